@@ -1,0 +1,5 @@
+import sys
+
+from deskhand.cli import main
+
+sys.exit(main())

@@ -1,0 +1,120 @@
+"""Desk: opens every part once, when it is first needed, and wires them."""
+
+import logging
+import os
+import secrets
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
+
+if TYPE_CHECKING:
+    from deskhand.audit import Result
+    from deskhand.config import Settings
+    from deskhand.notes.vault import Vault
+    from deskhand.store import Store
+
+
+log = logging.getLogger("deskhand.desk")
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
+
+
+class Desk:
+    """One person's desk. Nothing is opened, made or started before it is used."""
+
+    def __init__(self, settings: "Settings", now: Callable[[], datetime] = _utc_now) -> None:
+        self.settings = settings
+        self.now = now
+
+    @cached_property
+    def store(self) -> "Store":
+        from deskhand.store import open_store
+
+        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return open_store(self.settings.database)
+
+    @cached_property
+    def vault(self) -> "Vault":
+        from deskhand.notes.vault import Vault
+
+        return Vault(self.settings.vault, self.index_file)
+
+    @property
+    def index_file(self) -> Path:
+        return self.settings.home / "cache" / f"notes-{_fingerprint(self.settings.vault)}.db"
+
+    def token(self) -> str:
+        """What an HTTP client must show: the configured one, else one made at the first start."""
+        if self.settings.service_auth_token is not None:
+            return self.settings.service_auth_token.get_secret_value()
+        file = self.settings.home / "token"
+        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with suppress(FileExistsError), open(file, "x", opener=_private) as made:  # Path.open has no opener
+            made.write(secrets.token_urlsafe(32))
+        print(f"the bearer token is in {file}", file=sys.stderr, flush=True)  # noqa: T201 - the token's place, for a person
+        return file.read_text().strip()
+
+    async def record(
+        self,
+        actor: str,
+        action: str,
+        target: object,
+        parameters: Mapping[str, Any],
+        error: DeskError | None,
+        milliseconds: int,
+    ) -> None:
+        """Put one finished action on the record, redacted."""
+        from deskhand import audit
+
+        entry = audit.Entry(
+            timestamp=audit.iso(self.now()),
+            correlation_id=str(uuid.uuid4()),
+            actor=actor,
+            action_type=action,
+            target=printable(target),
+            result=_result(error),
+            duration_ms=milliseconds,
+            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
+            error=f"{error.code}: {error.message}" if error else None,
+        )
+        try:
+            await self.store.write(lambda tx: audit.append(tx, entry))
+        except DeskError as failure:
+            # The effect has happened; hiding its result from the caller would not undo it.
+            log.critical("not_on_record", extra=entry.model_dump() | {"failure": failure.message})
+
+    def close(self) -> None:
+        for part in ("vault", "store"):
+            if part in self.__dict__:
+                self.__dict__.pop(part).close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+_CONTENT = frozenset({"body", "frontmatter"})
+
+
+def _result(error: DeskError | None) -> "Result":
+    match error:
+        case None:
+            return "success"
+        case Denied() | InvalidInput() | NotFound():
+            return "rejected"
+        case _:
+            return "error"
+
+
+def _fingerprint(root: Path) -> str:
+    return sha256(str(root.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]

@@ -1,0 +1,49 @@
+"""The commands: parse, call, print. What is heavy is imported by the command that needs it."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+from deskhand import __version__
+from deskhand.cli import notes, record, serve, settings
+from deskhand.errors import DeskError, describe, mcp_error
+
+EXIT_CODES = """\
+exit codes:
+  0  done
+  1  internal error           5  not allowed, or changed meanwhile
+  2  wrong usage or input     6  a person must sign in
+  3  bad configuration        7  not available right now; try again
+  4  not found                8  the provider refused
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    try:
+        return int(options.run(options) or 0)
+    except DeskError as error:
+        print(json.dumps(mcp_error(error)) if getattr(options, "json", False) else describe(error), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output has seen enough; Python must not try to flush it again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        prog="deskhand",
+        description="Safe hands for AI assistants at a person's desk: mail, notes, tasks and messages, over MCP.",
+        epilog=EXIT_CODES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument("--version", action="version", version=f"deskhand {__version__}")
+    commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for part in (serve, notes, record, settings):
+        part.add_to(commands)
+    return made

@@ -1,0 +1,60 @@
+"""`deskhand notes`: the vault from the command line."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any
+
+from deskhand.cli.parts import command, group, opened_desk
+
+if TYPE_CHECKING:
+    from deskhand.notes.vault import NoteList
+
+
+def add_to(commands: Any) -> None:
+    notes = group(commands, "notes", "look into the vault from the command line")
+    index = command(notes, "index", _index, "bring the search index up to date, with a progress bar")
+    index.add_argument("--rebuild", action="store_true", help="throw the index away first")
+    search = command(notes, "search", _search, "find notes by text", json=True)
+    search.add_argument("query")
+    search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+    listing = command(notes, "list", _list, "list notes", json=True)
+    listing.add_argument("directory", nargs="?", default="", help="folder (default: the whole vault)")
+    listing.add_argument("--filter", help="frontmatter filter field:value")
+    listing.add_argument("--limit", type=int, default=200, help="at most so many (default 200)")
+
+
+def _index(options: argparse.Namespace) -> None:
+    with opened_desk() as desk:
+        if options.rebuild:
+            desk.index_file.unlink(missing_ok=True)
+        desk.vault.index.build(_progress if sys.stderr.isatty() else None)
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    print("the index is up to date")
+
+
+def _progress(done: int, total: int) -> None:
+    width = 30
+    filled = width * done // total if total else width
+    bar = f"[{'#' * filled}{'·' * (width - filled)}]"
+    print(f"\r{bar} {done:,} of {total:,} notes", end="", file=sys.stderr, flush=True)
+
+
+def _search(options: argparse.Namespace) -> None:
+    with opened_desk() as desk:
+        _show(desk.vault.search(options.query, options.limit, None), options)
+
+
+def _list(options: argparse.Namespace) -> None:
+    with opened_desk() as desk:
+        _show(desk.vault.list_notes(options.directory, options.filter, options.limit, None), options)
+
+
+def _show(found: "NoteList", options: argparse.Namespace) -> None:
+    if options.json:
+        print(found.model_dump_json())
+        return
+    for note in found.notes:
+        print(note.path if note.snippet is None else f"{note.path}\n    {note.snippet}")
+    if found.next_cursor:
+        print(f"… {len(found.notes)} of {found.total}; --limit shows more", file=sys.stderr)

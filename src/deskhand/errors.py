@@ -1,0 +1,198 @@
+"""Every failure that a caller may see.
+
+    DeskError
+    ├── InvalidInput          what was asked is malformed; names the fields
+    │   └── Unreadable        what was found is malformed (YAML, encoding)
+    ├── NotFound              no such note, mail, task, folder
+    ├── Denied                not allowed: outside, protected, a link, too large
+    │   ├── Exists            the destination is taken
+    │   └── Changed           it is no longer what the caller saw
+    ├── AuthRequired          a person must sign in
+    ├── RateLimited           later
+    ├── SendFailed            the provider said no
+    ├── Unavailable           a part of the desk does not answer
+    │   └── TimedOut
+    ├── BadConfig             a setting is missing, unknown or malformed
+    └── Internal              our fault or the machine's; has a reference id that is in the log
+
+Raise deep, translate once at the door: `mcp_error` is seed 000's wire form, `error_response` seed 003's,
+`exit_code` the command line's.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
+
+MCPErrorCode = Literal[
+    "auth_required",
+    "not_found",
+    "rate_limited",
+    "permission_denied",
+    "parse_error",
+    "send_failed",
+    "mcp_unavailable",
+    "internal_error",
+]
+ErrorType = Literal[
+    "authentication_error",
+    "authorization_error",
+    "not_found_error",
+    "validation_error",
+    "backend_error",
+    "timeout_error",
+    "connection_error",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class FieldProblem:
+    """One field that was refused: what is wrong with it, what came, what would do."""
+
+    field: str
+    message: str
+    received_value: str | None = None
+    suggestion: str | None = None
+
+
+class DeskError(Exception):
+    """A failure with a code for programs, a message for people and a hint what to do next."""
+
+    code: ClassVar[MCPErrorCode] = "internal_error"
+    error_type: ClassVar[ErrorType] = "backend_error"
+    exit_code: ClassVar[int] = 1
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, fields: Sequence[FieldProblem] = (), **details: Any
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details: dict[str, Any] = details
+        if fields:
+            self.details["fields"] = [asdict(problem) for problem in fields]
+
+
+class InvalidInput(DeskError):
+    code = "parse_error"
+    error_type = "validation_error"
+    exit_code = 2
+
+
+class Unreadable(InvalidInput):
+    pass
+
+
+class NotFound(DeskError):
+    code = "not_found"
+    error_type = "not_found_error"
+    exit_code = 4
+
+
+class Denied(DeskError):
+    """`reason` is the word for programs: outside, protected, symlink, too_large, …"""
+
+    code = "permission_denied"
+    error_type = "authorization_error"
+    exit_code = 5
+
+    def __init__(self, message: str, *, reason: str, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason=reason, **details)
+
+
+class Exists(Denied):
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, reason="exists", hint=hint, **details)
+
+
+class Changed(Denied):
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, reason="changed", hint=hint, **details)
+
+
+class AuthRequired(DeskError):
+    code = "auth_required"
+    error_type = "authentication_error"
+    exit_code = 6
+
+
+class RateLimited(DeskError):
+    code = "rate_limited"
+    exit_code = 7
+    retryable = True
+
+
+class SendFailed(DeskError):
+    code = "send_failed"
+    exit_code = 8
+
+
+class Unavailable(DeskError):
+    code = "mcp_unavailable"
+    error_type: ClassVar[ErrorType] = "connection_error"
+    exit_code = 7
+    retryable = True
+
+
+class TimedOut(Unavailable):
+    error_type = "timeout_error"
+
+
+class BadConfig(DeskError):
+    exit_code = 3
+
+
+class Internal(DeskError):
+    """The caller gets a reference; the cause is in the log under it."""
+
+    def __init__(self, message: str, *, reference: str, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, reference=reference, **details)
+
+
+def mcp_error(error: DeskError) -> dict[str, Any]:
+    """Seed 000's MCPError; hint and retryability travel in `details`."""
+    details = _details(error) | ({"hint": error.hint} if error.hint else {})
+    if error.retryable:
+        details["retryable"] = True
+    return {"error": error.code, "message": error.message, "details": details or None}
+
+
+def error_response(error: DeskError) -> dict[str, Any]:
+    """Seed 003's ErrorResponse; the hint and each field's suggestion are its suggestions."""
+    details = _details(error)
+    suggestions = [error.hint] if error.hint else []
+    suggestions += [field["suggestion"] for field in details.get("fields", ()) if field["suggestion"]]
+    return {
+        "error_type": error.error_type,
+        "message": error.message,
+        "details": details or None,
+        "suggestions": suggestions or None,
+    }
+
+
+def _details(error: DeskError) -> dict[str, Any]:
+    return {key: value for key, value in error.details.items() if value is not None}
+
+
+def printable(value: object, limit: int = 200) -> str:
+    """`value` as text that any encoder takes, however hostile: short, no lone surrogates."""
+    text = value if isinstance(value, str) else repr(value)
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def describe(error: DeskError) -> str:
+    """The lines a person reads on the command line."""
+    lines = [f"error: {error.message}"]
+    fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
+    lines += [
+        f"  {field['field']}: {field['message']}"
+        + (f" (got {field['received_value']!r})" if field["received_value"] is not None else "")
+        + (f"; {field['suggestion']}" if field["suggestion"] else "")
+        for field in fields
+    ]
+    if error.hint:
+        lines.append(f"  {error.hint}")
+    if "reference" in error.details:
+        lines.append(f"  reference: {error.details['reference']}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Notes: a vault of Markdown files, read and changed safely, listed and searched through a disposable index."""

@@ -1,0 +1,198 @@
+"""Reading and changing files so that a kill, a full disk or another program's save costs nothing.
+
+A file is written beside its place, synced, and put there in one step; the folder is synced after it. Our own
+processes take turns by a lock on the folder. Other programs take no lock, so a conditional replace swaps the two
+files, looks at what it got out, and swaps them back if that is not what the caller had seen.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import signal
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from hashlib import blake2b, sha256
+
+from deskhand.errors import Changed, Denied, Exists, NotFound
+
+SIZE_LIMIT = 16 * 1024 * 1024
+
+_NO_REPLACE, _EXCHANGE = "no_replace", "exchange"
+_UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def etag(data: bytes) -> str:
+    return sha256(data).hexdigest()[:32]
+
+
+@contextmanager
+def locked(*folders: int) -> Iterator[None]:
+    """Turns between our own processes and threads; always taken in one order."""
+    unique = {(info.st_dev, info.st_ino): folder for folder in folders for info in [os.fstat(folder)]}
+    held = [os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=unique[key]) for key in sorted(unique)]
+    try:
+        for folder in held:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        for folder in reversed(held):
+            os.close(folder)
+
+
+def read(folder: int, name: str) -> bytes:
+    try:
+        file = os.open(name, _READ, dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed") from error
+        raise
+    with os.fdopen(file, "rb") as opened:
+        _demand_ordinary(os.fstat(file), name)
+        return opened.read()
+
+
+def create(folder: int, name: str, data: bytes) -> None:
+    """Make the file, which must not be there yet."""
+    temporary = _write_beside(folder, name, data, mode=None)
+    try:
+        _rename(folder, temporary, folder, name, _NO_REPLACE)
+    except FileExistsError:
+        os.unlink(temporary, dir_fd=folder)
+        raise Exists(f"{name} exists already") from None
+    os.fsync(folder)
+
+
+def replace(folder: int, name: str, data: bytes, expected: str | None) -> None:
+    """Put `data` in the file's place; with `expected`, only if that is still the etag of what is there."""
+    mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    temporary = _write_beside(folder, name, data, mode)
+    if expected is None:
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    else:
+        _swap_if(folder, temporary, name, data, expected)
+    os.fsync(folder)
+
+
+def move(source: int, name: str, destination: int, new_name: str) -> None:
+    """Rename a file without reading it and without ever replacing another one."""
+    _demand_ordinary(os.stat(name, dir_fd=source, follow_symlinks=False), name)
+    try:
+        _rename(source, name, destination, new_name, _NO_REPLACE)
+    except FileExistsError:
+        raise Exists(f"{new_name} exists already", hint="choose another destination") from None
+    os.fsync(destination)
+    os.fsync(source)
+
+
+def _demand_ordinary(info: os.stat_result, name: str) -> None:
+    if stat.S_ISLNK(info.st_mode):
+        raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed")
+    if stat.S_ISDIR(info.st_mode):
+        raise NotFound(f"{name} is a folder, not a note")
+    if not stat.S_ISREG(info.st_mode):
+        raise Denied(f"{name} is not an ordinary file", reason="special")
+    if info.st_nlink != 1:
+        # Its other name may lie outside the vault or in a protected folder.
+        raise Denied(f"{name} is a hard link to another file", reason="hard_link", hint="make a copy of its own")
+    if info.st_size > SIZE_LIMIT:
+        raise Denied(f"{name} is too large for a note", reason="too_large", size=info.st_size, limit=SIZE_LIMIT)
+
+
+def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
+    """A synced temporary file. Its name follows from `name`: what a killed process left is simply replaced."""
+    temporary = f".deskhand-{blake2b(os.fsencode(name), digest_size=8).hexdigest()}.tmp"
+    with suppress(FileNotFoundError):
+        os.unlink(temporary, dir_fd=folder)
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(file, "wb") as opened:
+            if mode is not None:
+                os.fchmod(file, mode)
+            opened.write(data)
+            opened.flush()
+            os.fsync(file)
+    except BaseException:
+        os.unlink(temporary, dir_fd=folder)
+        raise
+    return temporary
+
+
+def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: str) -> None:
+    try:
+        _rename(folder, temporary, folder, name, _EXCHANGE)
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            raise
+        _replace_if(folder, temporary, name, expected)
+        return
+    if not _settled_as(folder, temporary, expected):
+        _rename(folder, temporary, folder, name, _EXCHANGE)
+        if not _settled_as(folder, temporary, etag(data)):
+            # Somebody saved over ours meanwhile: his newest goes back; only what he replaced himself is dropped.
+            _rename(folder, temporary, folder, name, _EXCHANGE)
+        os.unlink(temporary, dir_fd=folder)
+        raise _changed(name)
+    os.unlink(temporary, dir_fd=folder)
+
+
+def _replace_if(folder: int, temporary: str, name: str, expected: str) -> None:
+    """The nearest to a swap on a file system that has none."""
+    if not _settled_as(folder, name, expected):
+        os.unlink(temporary, dir_fd=folder)
+        raise _changed(name)
+    os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def _changed(name: str) -> Changed:
+    return Changed(f"{name} was changed by another program", hint="read it again, then decide")
+
+
+def _settled_as(folder: int, name: str, expected: str) -> bool:
+    """Whether the file has this content and nobody has it open for writing."""
+    file = os.open(name, _READ, dir_fd=folder)
+    with os.fdopen(file, "rb") as opened:
+        return not _has_writer(file) and etag(opened.read()) == expected
+
+
+def _has_writer(file: int) -> bool:
+    """Linux grants a read lease only on a file that nobody has open for writing."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    with suppress(OSError):
+        # The default signal of a lease that breaks would end this process; this one is ignored.
+        fcntl.fcntl(file, fcntl.F_SETSIG, signal.SIGURG)
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+    except BlockingIOError:
+        return True
+    except OSError:  # no leases on this file system, or not our file
+        return False
+    fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    return False
+
+
+def _rename(source: int, name: str, destination: int, new_name: str, how: str) -> None:
+    """rename(2) that refuses to replace, or that exchanges the two."""
+    code = _native_rename(source, name, destination, new_name, how)
+    if code == 0:
+        return
+    if how == _EXCHANGE or code not in _UNSUPPORTED:
+        raise OSError(code, os.strerror(code), new_name)
+    os.link(name, new_name, src_dir_fd=source, dst_dir_fd=destination)
+    os.unlink(name, dir_fd=source)
+
+
+def _native_rename(source: int, name: str, destination: int, new_name: str, how: str) -> int:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "renameat2"):
+        call, flags = libc.renameat2, {_NO_REPLACE: 1, _EXCHANGE: 2}
+    elif hasattr(libc, "renameatx_np"):
+        call, flags = libc.renameatx_np, {_NO_REPLACE: 4, _EXCHANGE: 2}
+    else:
+        return errno.ENOSYS
+    if call(source, os.fsencode(name), destination, os.fsencode(new_name), flags[how]) == 0:
+        return 0
+    return ctypes.get_errno()

@@ -1,0 +1,156 @@
+"""What matches a query and what is shown of it: text in, text out."""
+
+import operator
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from deskhand.errors import FieldProblem, InvalidInput
+
+AROUND = 60
+LONG_VALUE = 200
+# More grams than this no longer thin out the candidates, they only cost time.
+GRAMS_PER_QUERY = 32
+# This many characters on either side of a gap are enough to tell most phrases apart.
+GAP = 3
+# The words that a number may turn into on its way from the source to its value text.
+_NUMERIC = frozenset("0123456789.e+-")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    whole: str
+    words: tuple[str, ...]
+
+    def tier(self, text: str) -> int | None:
+        """1: the whole query is in the folded text; 2: each of its words is."""
+        if self.whole in text:
+            return 1
+        return 2 if all(word in text for word in self.words) else None
+
+
+def fold(text: str) -> str:
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
+
+
+def query(text: str) -> Query:
+    whole = fold(text).strip()
+    if not whole:
+        raise InvalidInput("There is nothing to search for.", fields=[FieldProblem("query", "is empty")])
+    try:
+        whole.encode()
+    except UnicodeEncodeError as exc:
+        problem = FieldProblem("query", "is not valid Unicode")
+        raise InvalidInput("The query is not text.", fields=[problem]) from exc
+    return Query(whole, tuple(whole.split()))
+
+
+def trigrams(texts: Iterable[str]) -> str:
+    """An FTS5 expression that holds for every note that contains all the texts; "" when nothing is known."""
+    found: dict[str, None] = {}
+    for text in texts:
+        known = without_nul(text)
+        found.update(dict.fromkeys(known[at : at + 3] for at in range(len(known) - 2)))
+    return _expression(found)
+
+
+def marks(texts: Iterable[str]) -> str:
+    """The same for what trigrams miss: words too short for one, and which word follows which."""
+    found: dict[str, None] = {}
+    for text in texts:
+        words = without_nul(text).split()
+        found.update(dict.fromkeys(word for word in words if len(word) < 3 and _is_mark(word)))
+        # The outer words may be parts of longer ones, so only what is next to the gap is known of them.
+        found.update(
+            dict.fromkeys(
+                _gap(one, two)
+                for at, (one, two) in enumerate(pairwise(words))
+                if (at or len(one) >= GAP) and (at + 2 < len(words) or len(two) >= GAP)
+            )
+        )
+    return _expression(found)
+
+
+def marks_of(text: str) -> str:
+    """The tokens of a folded text for `marks`: its pairs of neighbours, non-ASCII characters and gaps."""
+    listed = text.split()
+    words = " ".join(set(listed))
+    found = {pair for pair in map(operator.add, words, words[1:]) if " " not in pair}
+    if not words.isascii():
+        found.update(char for char in set(words) if not char.isascii())
+    found.update(map(_gap, listed, listed[1:]))
+    return " ".join(found)
+
+
+def _gap(one: str, two: str) -> str:
+    return f"{one[-GAP:]}\x1f{two[:GAP]}"
+
+
+def _is_mark(word: str) -> bool:
+    printing = all(char > " " and char != "\x7f" for char in word)
+    return printing and (len(word) == 2 or not word.isascii())
+
+
+def without_nul(text: str) -> str:
+    """FTS5 stops reading at a NUL."""
+    return text.replace("\0", "\ufffd")
+
+
+def _expression(grams: Iterable[str]) -> str:
+    quoted = ['"' + gram.replace('"', '""') + '"' for gram in grams]
+    return " AND ".join(quoted[:GRAMS_PER_QUERY])
+
+
+def may_hold(block: str, word: str) -> bool:
+    """Whether a value of this YAML block could contain the folded word; cheap, may err towards yes."""
+    return any(sign in block for sign in "\"'\\!") or _NUMERIC.issuperset(word) or word in fold(block)
+
+
+def snippet(asked: Query, path: str, values: Callable[[], Sequence[str]], body: str) -> str:
+    """What surrounds the first match in the body, else the value, else the name that matched."""
+    for needle in (asked.whole, *asked.words):
+        if place := _locate(body, needle):
+            return _excerpt(body, *place)
+        for value in values():
+            if place := _locate(value, needle):
+                return " ".join(value.split()) if len(value) <= LONG_VALUE else _excerpt(value, *place)
+        if needle in fold(path):
+            return path
+    return path
+
+
+def _excerpt(text: str, start: int, end: int) -> str:
+    left, right = max(0, start - AROUND), min(len(text), min(end, start + LONG_VALUE) + AROUND)
+    shown = " ".join(text[left:right].split())
+    return f"{'…' if left > 0 else ''}{shown}{'…' if right < len(text) else ''}"
+
+
+def _locate(text: str, needle: str) -> tuple[int, int] | None:
+    """Where the folded needle is in the unfolded text."""
+    at = fold(text).find(needle)
+    if at < 0:
+        return None
+    end = at + len(needle)
+    if fold(text[at:end]) == needle:
+        return at, end
+    return _unfold(text, at), _unfold(text, end - 1) + 1
+
+
+def _unfold(text: str, place: int) -> int:
+    """The index of the character that became the folded text's character at `place`."""
+    for start, line in _lines(text):
+        length = len(fold(line))
+        if place < length:
+            within = bisect_right(range(len(line) + 1), place, key=lambda end: len(fold(line[:end])))
+            return start + within - 1
+        place -= length
+    return len(text)
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    start = 0
+    for line in text.splitlines(keepends=True):
+        yield start, line
+        start += len(line)

@@ -1,0 +1,163 @@
+"""Names inside the vault: which are allowed, and how to reach one without being led astray.
+
+A path is walked folder by folder with file descriptors and O_NOFOLLOW, so that neither a symlink that is there
+nor one that is swapped in during the call leads out of the vault or into a protected folder.
+"""
+
+import errno
+import os
+import stat
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
+
+PROTECTED = frozenset({"approved", "rejected", "pending_approval", "done", "logs"})
+"""Top-level folders that only a person and the desk's own code may change."""
+
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NAME_BYTES = 255
+_DEPTH = 64
+
+
+def note_path(path: str, field: str = "path") -> tuple[str, ...]:
+    """The folder names and the file name of a note's path."""
+    names = _names(path, field)
+    if not names[-1].lower().endswith(".md"):
+        raise InvalidInput(
+            f"{printable(path)!r} does not name a note",
+            fields=[FieldProblem(field, "a note's path ends in .md", printable(path), f"{printable(path)}.md")],
+        )
+    return names
+
+
+def folder_path(path: str) -> tuple[str, ...]:
+    """The folder names of a directory's path; the vault itself is `` or `.`."""
+    return () if path in ("", ".") else _names(path.removesuffix("/"), "directory")
+
+
+def deny_protected(names: tuple[str, ...]) -> None:
+    """No tool writes or moves into, out of or within the folders by which a person decides."""
+    if skeleton(names[0]) in PROTECTED:
+        raise Denied(
+            f"{names[0]} is changed by the person and the desk, not by tools",
+            reason="protected",
+            hint="leave it to the person, or choose another folder",
+            path="/".join(names),
+        )
+
+
+def skeleton(name: str) -> str:
+    """What is left of a name once case, Unicode forms, invisible characters, dots and blanks are ignored."""
+    plain = unicodedata.normalize("NFKC", name).casefold()
+    seen = "".join(
+        char for char in plain if unicodedata.category(char) not in {"Cf", "Cc"} and char not in _SELECTORS
+    )
+    return unicodedata.normalize("NFKC", seen).strip(". \u00a0\u3000")
+
+
+_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
+
+
+@contextmanager
+def opened(root: Path, names: tuple[str, ...], *, create: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The folder's descriptor and the names as they are on the disk."""
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    found: list[str] = []
+    try:
+        for name in names:
+            actual = on_disk(folder, name) or _make(folder, name, create=create, path="/".join(names))
+            inner = _enter(folder, actual, "/".join(names))
+            os.close(folder)
+            folder = inner
+            found.append(actual)
+        yield folder, tuple(found)
+    finally:
+        os.close(folder)
+
+
+def on_disk(folder: int, name: str) -> str | None:
+    """The entry that `name` means: exactly it, else the only one that differs in case or Unicode form."""
+    try:
+        os.lstat(name, dir_fd=folder)
+    except FileNotFoundError:
+        wanted = _loose(name)
+        alike = [entry for entry in os.listdir(folder) if _loose(entry) == wanted]
+        if len(alike) > 1:
+            raise Denied(
+                f"{printable(name)!r} may mean {len(alike)} files",
+                reason="ambiguous",
+                hint="use the exact name",
+                candidates=sorted(map(printable, alike)),
+            ) from None
+        return alike[0] if alike else None
+    return name
+
+
+def _names(path: str, field: str) -> tuple[str, ...]:
+    if not path:
+        raise InvalidInput(
+            "the path is empty", fields=[FieldProblem(field, "must not be empty", "", "Use a vault-relative path")]
+        )
+    names = tuple(path.split("/"))
+    for name in names:
+        if why := _refusal(name):
+            raise Denied(
+                f"{printable(path)!r} is not a path inside the vault: {why}",
+                reason="outside",
+                hint="use a vault-relative path such as Needs_Action/email-001.md",
+                path=printable(path),
+            )
+    if names[0].startswith("~") or len(names) > _DEPTH:
+        raise Denied(f"{printable(path)!r} is not a path inside the vault", reason="outside", path=printable(path))
+    return names
+
+
+def _refusal(name: str) -> str | None:
+    lookalike = unicodedata.normalize("NFKC", name)
+    checks = {
+        "absolute, doubled or relative parts are not followed": name in ("", ".", ".."),
+        "names that begin with a dot are closed": lookalike.startswith(".") or not skeleton(name),
+        "names do not begin or end with a blank or end with a dot": name != name.strip() or name.endswith("."),
+        "a backslash, colon or look-alike of a slash": any(char in lookalike for char in "/\\:"),
+        "a control character": any(unicodedata.category(char) in {"Cc", "Zl", "Zp"} for char in name),
+        "a name is too long": len(name.encode("utf-8", "replace")) > _NAME_BYTES,
+    }
+    return next((why for why, applies in checks.items() if applies), None)
+
+
+def _loose(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _make(folder: int, name: str, *, create: bool, path: str) -> str:
+    if not create:
+        raise NotFound(f"there is no folder {path}", path=path)
+    name = unicodedata.normalize("NFC", name)
+    try:
+        os.mkdir(name, dir_fd=folder)
+        os.fsync(folder)
+    except FileExistsError:
+        pass
+    return name
+
+
+def _enter(folder: int, name: str, path: str) -> int:
+    try:
+        return os.open(name, _DIRECTORY, dir_fd=folder)
+    except FileNotFoundError:
+        raise NotFound(f"there is no folder {path}", path=path) from None
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            raise
+    with suppress(FileNotFoundError):
+        if stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
+            raise NotFound(f"{name} in {path} is not a folder", path=path)
+    raise Denied(
+        f"{name} in {path} is a symbolic link",
+        reason="symlink",
+        hint="links are not followed; use the folder's real place inside the vault",
+        path=path,
+    )

@@ -1,0 +1,260 @@
+"""Keeps the catalog of a vault as the files are.
+
+The scan of the folder is the authority. While it is cheap it is made for every question; above that a watch
+names what changed, and a scan in the background now and then finds what the watch lost.
+"""
+
+import fcntl
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from deskhand.errors import DeskError
+from deskhand.notes import catalog, walk
+from deskhand.notes.catalog import Catalog
+from deskhand.notes.watch import Watch
+
+RESCAN_SECONDS = 5.0
+RESCAN_SHARE = 20
+AT_ONCE = 64
+LOOKED_AT = 1000
+BATCH_BYTES = 4_000_000
+DEAD_ALLOWED = 1000
+PAUSE = 0.005
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One question's view: the index, the vault, and the last scan's time if the question made none itself."""
+
+    db: sqlite3.Connection
+    root: int
+    as_of: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """A complete scan: when, by both clocks; at what cost; into which index file; whether the watch stood before."""
+
+    wall: float
+    started: float
+    cost: float
+    opened: int
+    watched: bool
+
+
+class Upkeep:
+    def __init__(
+        self, root: Path, file: Path, now: Callable[[], float], scan_budget: float, batch: int, *, background: bool
+    ) -> None:
+        self._root = root
+        self._now = now
+        self._scan_budget = scan_budget
+        self._batch = batch
+        self._background = background
+        self._catalog = Catalog(file)
+        self._watch = Watch(root)
+        self._looking = threading.Lock()
+        self._writing = threading.Lock()
+        self._guard = threading.Lock()
+        self._touched: set[str] = set()
+        self._threads: dict[str, threading.Thread] = {}
+        self._asking = 0
+        self._quiet = threading.Event()
+        self._closed = threading.Event()
+        self._last: _Scan | None = None
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        with self._noisy(), walk.opened(self._root) as root, self._catalog.connected() as db:
+            yield Session(db, root, self._freshen(db, root))
+
+    def touch(self, paths: set[str]) -> None:
+        with self._guard:
+            self._touched |= paths
+
+    def discard(self) -> None:
+        self._catalog.discard()
+
+    def build(self, progress: Callable[[int, int], None]) -> None:
+        with walk.opened(self._root) as root, self._catalog.connected() as db:
+            self._scan(db, root)
+            total = catalog.count_stale(db)
+        with self._building(wait=True):
+            self._file_stale(lambda done: progress(done, total))
+
+    def close(self) -> None:
+        self._closed.set()
+        self._watch.close()
+        for thread in tuple(self._threads.values()):
+            thread.join()
+        self._catalog.close()
+
+    @contextmanager
+    def _noisy(self) -> Iterator[None]:
+        """While somebody waits for an answer, the work in the background holds back."""
+        with self._guard:
+            self._asking += 1
+            self._quiet.clear()
+        try:
+            yield
+        finally:
+            with self._guard:
+                self._asking -= 1
+                if not self._asking:
+                    self._quiet.set()
+
+    def _pause(self) -> None:
+        if self._asking:
+            self._quiet.wait(PAUSE)
+
+    def _freshen(self, db: sqlite3.Connection, root: int) -> datetime | None:
+        asked = time.monotonic()
+        with self._looking:
+            last = self._reliable(root)
+            named = self._take_named() if last else set()
+            if last and len(named) <= LOOKED_AT:
+                self._look_at(db, root, named)
+            elif not self._last or self._last.started < asked:
+                last = None
+                self._scan(db, root)
+        if self._background and catalog.stale_paths(db, 1):
+            self._start("file", self._file_in_background)
+        if last is None:
+            return None
+        if self._background and last.started + max(RESCAN_SECONDS, RESCAN_SHARE * last.cost) < asked:
+            self._start("scan", self._scan_in_background)
+        return datetime.fromtimestamp(last.wall, UTC)
+
+    def _reliable(self, root: int) -> _Scan | None:
+        """The last scan, if the watch has named everything that changed since."""
+        last = self._last
+        if last is None or last.cost <= self._scan_budget or last.opened != self._catalog.opened:
+            return None
+        return last if last.watched and self._watch.covers(root) else None
+
+    def _take_named(self) -> set[str]:
+        with self._guard:
+            touched, self._touched = self._touched, set()
+        return touched | self._watch.take()
+
+    def _look_at(self, db: sqlite3.Connection, root: int, named: set[str]) -> None:
+        changes: dict[str, walk.Key | None] = {}
+        for path in named:
+            found = walk.scan(root, path)
+            # A report of a change counts for more than an unchanged key.
+            changes |= {path: found[path]} if path in found else {}
+            changes |= catalog.differences(db, found, path)
+        try:
+            self._apply(db, root, changes)
+        except BaseException:
+            self._last = None
+            raise
+
+    def _scan(self, db: sqlite3.Connection, root: int, pause: Callable[[], None] = lambda: None) -> None:
+        opened, watched = self._catalog.opened, self._watch.covers(root)
+        wall, started = self._now(), time.monotonic()
+        touched = self._take_named()
+        found = walk.scan(root, pause=pause)
+        cost = time.monotonic() - started
+        versions = catalog.versions(db)
+        dead = versions - len(found)
+        if dead > DEAD_ALLOWED and dead * 4 > versions:
+            self._apply(db, root, catalog.in_order(found), anew=True)
+        else:
+            changes: dict[str, walk.Key | None] = {path: found[path] for path in touched if path in found}
+            self._apply(db, root, changes | catalog.differences(db, found))
+        self._last = _Scan(wall, started, cost, opened, watched)
+        if cost > self._scan_budget:
+            self._watch.start()
+
+    def _apply(
+        self, db: sqlite3.Connection, root: int, changes: Mapping[str, walk.Key | None], *, anew: bool = False
+    ) -> None:
+        """Note what changed. Few texts are filed at once, many are left for the background."""
+        if not changes and not anew:
+            return
+        few = changes if len(changes) <= AT_ONCE else ()
+        filings = [catalog.prepare(root, path, self._now()) for path in few]
+        filings.sort(key=lambda filing: filing.key or (0, 0, 0, 0))
+        with self._writing, catalog.transaction(db):
+            if anew:
+                catalog.clear(db)
+            catalog.mark(db, root, changes)
+            catalog.put(db, filings)
+
+    def _file_stale(self, report: Callable[[int], None], pause: Callable[[], None] = lambda: None) -> None:
+        """File every stale note, batch by batch, the newest first."""
+        done = 0
+        while not self._closed.is_set():
+            with walk.opened(self._root) as root, self._catalog.connected() as db:
+                paths = catalog.stale_paths(db, self._batch)
+                if not paths:
+                    return
+                filings = self._prepared(root, paths, pause)
+                # Within a batch ids must rise, or each text becomes a segment of its own.
+                filings.reverse()
+                with self._writing, catalog.transaction(db):
+                    catalog.put(db, filings)
+            done += len(filings)
+            report(done)
+
+    def _prepared(self, root: int, paths: list[str], pause: Callable[[], None]) -> list[catalog.Filing]:
+        filings: list[catalog.Filing] = []
+        size = 0
+        for path in paths:
+            pause()
+            filings.append(catalog.prepare(root, path, self._now()))
+            size += filings[-1].size
+            if size > BATCH_BYTES or self._closed.is_set():
+                break
+        return filings
+
+    @contextmanager
+    def _building(self, *, wait: bool) -> Iterator[bool]:
+        """One process files at a time; True if it is this one. A killed one gives its turn back."""
+        file = self._catalog.file
+        fd = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            os.close(fd)
+
+    def _start(self, name: str, work: Callable[[], None]) -> None:
+        def run() -> None:
+            try:
+                work()
+            except (DeskError, sqlite3.Error, OSError) as exc:
+                # The next question meets the same trouble and tells its caller.
+                log.warning("The index of the notes could not be brought up to date: %s", exc)
+
+        with self._guard:
+            running = self._threads.get(name)
+            if self._closed.is_set() or (running and running.is_alive()):
+                return
+            self._threads[name] = threading.Thread(target=run, name=f"notes-{name}", daemon=True)
+            self._threads[name].start()
+
+    def _file_in_background(self) -> None:
+        with self._building(wait=False) as ours:
+            if ours:
+                self._file_stale(lambda _: None, self._pause)
+
+    def _scan_in_background(self) -> None:
+        with walk.opened(self._root) as root, self._catalog.connected() as db:
+            self._scan(db, root, self._pause)

@@ -1,0 +1,230 @@
+"""The vault: what can be done with notes, safely. Knows nothing of MCP and nothing of approval."""
+
+import unicodedata
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, Field
+
+from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, Unreadable, printable
+from deskhand.notes import disk, frontmatter, paths
+from deskhand.notes.index import Index, Page
+from deskhand.notes.links import Move, relinked, same, stem
+
+_TRIES = 5
+
+
+def _absent(value: object) -> bool:
+    """The optional extras are said only where there is something to say: without them it is the seed's shape."""
+    return value is None
+
+
+class NoteContent(BaseModel):
+    path: str = Field(description="vault-relative path (canonical)")
+    frontmatter: dict[str, Any]
+    body: str
+    etag: str = Field(description="pass it as if_match to write only if nobody changed the note since")
+    warning: str | None = Field(None, exclude_if=_absent)
+
+
+class NoteMatch(BaseModel):
+    path: str
+    snippet: str | None = None
+
+
+class NoteList(BaseModel):
+    notes: list[NoteMatch]
+    next_cursor: str | None = Field(None, exclude_if=_absent)
+    total: int | None = Field(None, exclude_if=_absent)
+    as_of: datetime | None = Field(None, exclude_if=_absent)
+
+
+class Moved(BaseModel):
+    moved: bool = True
+    links_updated: int | None = Field(None, exclude_if=_absent)
+    links_left: list[str] | None = Field(None, exclude_if=_absent)
+
+
+class Vault:
+    def __init__(self, root: Path, index_file: Path) -> None:
+        self._root = root
+        self._index = Index(root, index_file)
+
+    def close(self) -> None:
+        self._index.close()
+
+    @property
+    def index(self) -> Index:
+        return self._index
+
+    def read(self, path: str) -> NoteContent:
+        *folders, name = paths.note_path(path)
+        with paths.opened(self._root, tuple(folders)) as (folder, found):
+            actual = paths.on_disk(folder, name)
+            if actual is None:
+                raise NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
+            return _content("/".join((*found, actual)), disk.read(folder, actual))
+
+    def write(
+        self,
+        path: str,
+        properties: dict[str, Any],
+        body: str,
+        *,
+        if_match: str | None = None,
+        merge: bool = False,
+    ) -> NoteContent:
+        names = paths.note_path(path)
+        paths.deny_protected(names)
+        fresh = _encoded(frontmatter.render(properties, body), path)
+        with paths.opened(self._root, names[:-1], create=if_match is None) as (folder, found), disk.locked(folder):
+            actual = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
+            canonical = "/".join((*found, actual))
+            try:
+                old = disk.read(folder, actual)
+            except FileNotFoundError:
+                if if_match is not None:
+                    raise Changed(f"{path} is gone", hint="write it without if_match to make it anew") from None
+                disk.create(folder, actual, fresh)
+                new = fresh
+            else:
+                if if_match not in (None, disk.etag(old)):
+                    raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+                new = _rewritten(old, canonical, properties, body, merge=merge)
+                if new != old:
+                    disk.replace(folder, actual, new, if_match)
+        self._index.touch(canonical)
+        return _content(canonical, new)
+
+    def move(self, source: str, destination: str, *, update_links: bool = False) -> Moved:
+        old_names = paths.note_path(source, "source")
+        new_names = paths.note_path(destination, "destination")
+        paths.deny_protected(old_names)
+        paths.deny_protected(new_names)
+        with paths.opened(self._root, old_names[:-1]) as (folder, old_folders):
+            name = paths.on_disk(folder, old_names[-1])
+            if name is None:
+                raise NotFound(f"there is no note {source}", path=source)
+            old = "/".join((*old_folders, name))
+            with paths.opened(self._root, new_names[:-1], create=True) as (target, new_folders):
+                new_name = unicodedata.normalize("NFC", new_names[-1])
+                new = "/".join((*new_folders, new_name))
+                with disk.locked(folder, target):
+                    _demand_free(target, new_name, old, new)
+                    try:
+                        disk.move(folder, name, target, new_name)
+                    except FileNotFoundError:
+                        raise NotFound(f"there is no note {source}", path=source) from None
+        self._index.touch(old, new)
+        return self._follow(old, new) if update_links else Moved()
+
+    def list_notes(self, directory: str, filter_: str | None, limit: int, cursor: str | None) -> NoteList:
+        with paths.opened(self._root, paths.folder_path(directory)) as (_, found):
+            return _listed(self._index.list("/".join(found), _field(filter_), limit, cursor))
+
+    def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
+        return _listed(self._index.search(query, limit, cursor))
+
+    def _follow(self, old: str, new: str) -> Moved:
+        """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
+        holders = self._mentions(stem(old))
+        namesakes = [path for path in holders if same(stem(path), stem(old)) and path != new]
+        others = [path for path in self._mentions(stem(new)) if same(stem(path), stem(new)) and path != new]
+        way = Move(old, new, old_name_is_unique=not namesakes, new_name_is_unique=not others)
+        updated, left = 0, []
+        for holder in holders:
+            try:
+                updated += self._relink(holder, way)
+            except (Denied, Unreadable):
+                left.append(holder)
+        return Moved(links_updated=updated, links_left=left or None)
+
+    def _mentions(self, name: str) -> list[str]:
+        found: dict[str, None] = {}
+        for query in {name, name.replace(" ", "%20")}:
+            page = self._index.search(query, 500, None)
+            found |= dict.fromkeys(hit.path for hit in page.hits)
+            while page.next_cursor:
+                page = self._index.search(query, 500, page.next_cursor)
+                found |= dict.fromkeys(hit.path for hit in page.hits)
+        return list(found)
+
+    def _relink(self, holder: str, way: Move) -> int:
+        names = paths.note_path(holder)
+        with paths.opened(self._root, names[:-1]) as (folder, _):
+            for _ in range(_TRIES):
+                old = disk.read(folder, names[-1])
+                text = relinked(_decoded(old, holder), holder, way)
+                if text.encode() == old:
+                    return 0
+                paths.deny_protected(names)
+                try:
+                    with disk.locked(folder):
+                        disk.replace(folder, names[-1], text.encode(), disk.etag(old))
+                except Changed:
+                    continue
+                self._index.touch(holder)
+                return 1
+        raise Changed(f"{holder} is being written all the time")
+
+
+def _content(path: str, data: bytes) -> NoteContent:
+    note = frontmatter.parse(_decoded(data, path))
+    return NoteContent(
+        path=path, frontmatter=note.frontmatter, body=note.body, etag=disk.etag(data), warning=note.warning
+    )
+
+
+def _rewritten(old: bytes, path: str, properties: dict[str, Any], body: str, *, merge: bool) -> bytes:
+    text = _decoded(old, path)
+    if merge:
+        properties = frontmatter.parse(text).frontmatter | properties
+    return _encoded(frontmatter.rewrite(text, properties, body), path)
+
+
+def _decoded(data: bytes, path: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable(
+            f"{path} is not UTF-8 (byte {error.start})",
+            hint="convert it in an editor; nothing was changed",
+            reason="encoding",
+            path=path,
+        ) from error
+
+
+def _encoded(text: str, path: str) -> bytes:
+    data = text.encode()
+    if len(data) > disk.SIZE_LIMIT:
+        raise Denied(f"{path} would be too large for a note", reason="too_large", limit=disk.SIZE_LIMIT)
+    return data
+
+
+def _demand_free(folder: int, name: str, old: str, new: str) -> None:
+    """A name that differs from another only in case or Unicode form is taken as well, except by the note itself."""
+    taken = paths.on_disk(folder, name)
+    if taken is not None and new != old and not (taken != name and same(old, new)):
+        raise Denied(f"{new} exists already", reason="exists", hint="choose another destination", path=new)
+
+
+def _field(text: str | None) -> tuple[str, str] | None:
+    if text is None:
+        return None
+    key, colon, value = text.partition(":")
+    if not colon or not key.strip():
+        raise InvalidInput(
+            "the filter is not of the form field:value",
+            fields=[FieldProblem("filter", "must be field:value", printable(text), "status:pending")],
+        )
+    return key.strip(), value.strip()
+
+
+def _listed(page: Page) -> NoteList:
+    return NoteList(
+        notes=[NoteMatch(path=hit.path, snippet=hit.snippet) for hit in page.hits],
+        next_cursor=page.next_cursor,
+        total=page.total,
+        as_of=page.as_of,
+    )

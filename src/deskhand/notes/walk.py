@@ -1,0 +1,139 @@
+"""The notes below a folder, as the file system has them: regular files, no links, no dot-names."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from stat import S_ISREG
+
+from deskhand.errors import Unavailable
+
+# mtime_ns, size, inode, ctime_ns: as long as these are the same, so is the file
+Key = tuple[int, int, int, int]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# A FIFO that somebody named like a note must not block the open.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SIGNED = (1 << 63) - 1
+
+
+@contextmanager
+def opened(root: Path) -> Iterator[int]:
+    try:
+        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as exc:
+        raise Unavailable(
+            f"The vault cannot be opened: {exc.strerror}.",
+            hint="Check that the folder exists, is mounted and may be read.",
+            path=str(root),
+        ) from exc
+    try:
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def scan(root: int, start: str = "", pause: Callable[[], None] = lambda: None) -> dict[str, Key]:
+    """Every note at or below `start`, with its key."""
+    if start and not all(map(visible, start.split("/"))):
+        return {}
+    found: dict[str, Key] = {}
+    if start and is_note(start) and (key := look(root, start)):
+        found[start] = key
+    folders = [start]
+    while folders:
+        pause()
+        folder = folders.pop()
+        try:
+            with _folder(root, folder) as fd, os.scandir(fd) as entries:
+                _sort(entries, f"{folder}/" if folder else "", found, folders)
+        except OSError:
+            continue  # gone, replaced by a link or not ours to read: nothing there to show
+    return found
+
+
+def look(root: int, path: str) -> Key | None:
+    folder, _, name = path.rpartition("/")
+    try:
+        with _folder(root, folder) as fd:
+            return _key(os.stat(name, dir_fd=fd, follow_symlinks=False))
+    except OSError:
+        return None
+
+
+def read(root: int, path: str) -> tuple[bytes, Key] | None:
+    """The note's bytes and the key it had before they were read; None when it is no note (any more)."""
+    folder, _, name = path.rpartition("/")
+    try:
+        with _folder(root, folder) as parent:
+            file = os.open(name, _FILE, dir_fd=parent)
+    except PermissionError:
+        return (b"", key) if (key := look(root, path)) else None
+    except OSError:
+        return None
+    try:
+        key = _key(os.fstat(file))
+        return (_content(file, key[1]), key) if key else None
+    except OSError:
+        return None
+    finally:
+        os.close(file)
+
+
+def is_note(name: str) -> bool:
+    return name[-3:].lower() == ".md" and visible(name.rpartition("/")[2])
+
+
+def visible(name: str) -> bool:
+    if name[:1] == ".":
+        return False
+    # A name that is not UTF-8 cannot be said over MCP, so such a file could never be opened by its name.
+    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
+
+
+def _sort(entries: Iterator["os.DirEntry[str]"], prefix: str, found: dict[str, Key], folders: list[str]) -> None:
+    for entry in entries:
+        name = entry.name
+        if not visible(name):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            folders.append(prefix + name)
+        elif name[-3:].lower() == ".md" and entry.is_file(follow_symlinks=False):
+            try:
+                key = _key(entry.stat(follow_symlinks=False))
+            except FileNotFoundError:
+                continue
+            if key:
+                found[prefix + name] = key
+
+
+def _key(status: os.stat_result) -> Key | None:
+    if not S_ISREG(status.st_mode) or status.st_nlink != 1:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino & _SIGNED, status.st_ctime_ns
+
+
+def _content(file: int, size: int) -> bytes:
+    data = os.read(file, size + 1)
+    while len(data) > size or (data and len(data) < size):
+        more = os.read(file, 1 << 20)
+        if not more:
+            break
+        data += more
+    return data
+
+
+@contextmanager
+def _folder(root: int, path: str) -> Iterator[int]:
+    """The folder's descriptor, reached without following any link."""
+    current = os.dup(root) if not path else root
+    try:
+        for name in path.split("/") if path else ():
+            inner = os.open(name, _FOLDER, dir_fd=current)
+            if current != root:
+                os.close(current)
+            current = inner
+        yield current
+    finally:
+        if current != root:
+            os.close(current)

@@ -1,0 +1,64 @@
+"""The desk's database: SQLite by default, PostgreSQL by URL. SQL over the drivers, no ORM in a request.
+
+A piece of work is a function of one transaction; it runs whole or not at all, and what it returns is durable:
+
+    await store.write(lambda tx: tx.execute("UPDATE …", …))
+
+SQL is written once for both databases with `?` for each value.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+from deskhand.errors import BadConfig
+
+T = TypeVar("T")
+Row = tuple[Any, ...]
+
+
+class Transaction(Protocol):
+    dialect: Literal["sqlite", "postgresql"]
+
+    def execute(self, sql: str, *values: Any) -> int:
+        """Run a statement; how many rows it changed."""
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        """Run a statement once for each row of values."""
+
+    def one(self, sql: str, *values: Any) -> Row | None:
+        """The first row."""
+
+    def all(self, sql: str, *values: Any) -> list[Row]:
+        """All rows."""
+
+
+class Store(Protocol):
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        """Do `work` in a transaction that may write, and commit it."""
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        """The same without blocking the event loop."""
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        """Do `work` in a transaction that sees one state and changes nothing."""
+
+    def close(self) -> None:
+        """Finish what was handed in, then let go of the database."""
+
+
+def open_store(url: str) -> Store:
+    """Open the database, bringing its schema up to date first."""
+    scheme, _, place = url.partition("://")
+    match scheme:
+        case "sqlite":
+            from deskhand.store.sqlite import SqliteStore
+
+            return SqliteStore(place.removeprefix("/"))
+        case "postgresql" | "postgres":
+            from deskhand.store.postgresql import PostgresStore
+
+            return PostgresStore(url)
+        case _:
+            raise BadConfig(
+                f"no database for {scheme}://", hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
+            )

@@ -1,0 +1,160 @@
+"""SQLite: one thread writes and commits in groups, a few read beside it.
+
+Facts behind it: with plain BEGIN six writing processes fail with "locked", with BEGIN IMMEDIATE never;
+synchronous=NORMAL loses acknowledged rows in a power cut, FULL does not; one fsync may serve many callers.
+"""
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from deskhand.errors import Unavailable
+from deskhand.store import Row, Transaction, schema
+
+T = TypeVar("T")
+Job = tuple[Callable[[Transaction], Any], Future[Any]]
+
+BUSY_SECONDS = 30
+GROUP = 64
+"""At most so many callers share one commit."""
+
+
+class SqliteTransaction:
+    dialect: Literal["sqlite", "postgresql"] = "sqlite"
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, *values: Any) -> int:
+        return self._connection.execute(sql, values).rowcount
+
+    def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        self._connection.executemany(sql, rows)
+
+    def one(self, sql: str, *values: Any) -> Row | None:
+        row: Row | None = self._connection.execute(sql, values).fetchone()
+        return row
+
+    def all(self, sql: str, *values: Any) -> list[Row]:
+        return self._connection.execute(sql, values).fetchall()
+
+
+class SqliteStore:
+    def __init__(self, file: str) -> None:
+        self._file = file
+        Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        schema.upgrade_sqlite(file)
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._writer = threading.Thread(target=self._write_until_closed, name="store-writer", daemon=True)
+        self._writer.start()
+        self._local = threading.local()
+        self._readers = ThreadPoolExecutor(2, thread_name_prefix="store-reader")
+
+    def run(self, work: Callable[[Transaction], T]) -> T:
+        return self._submit(work).result()
+
+    async def write(self, work: Callable[[Transaction], T]) -> T:
+        return await asyncio.wrap_future(self._submit(work))
+
+    async def read(self, work: Callable[[Transaction], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    def close(self) -> None:
+        self._jobs.put(None)
+        self._writer.join()
+        self._readers.shutdown()
+
+    def _submit(self, work: Callable[[Transaction], T]) -> Future[T]:
+        if not self._writer.is_alive():
+            raise Unavailable("the database is closed")
+        future: Future[T] = Future()
+        self._jobs.put((work, future))
+        return future
+
+    def _read(self, work: Callable[[Transaction], T]) -> T:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = connect(self._file)
+        connection: sqlite3.Connection = self._local.connection
+        with _translated():
+            connection.execute("BEGIN")
+            try:
+                return work(SqliteTransaction(connection))
+            finally:
+                connection.rollback()
+
+    def _write_until_closed(self) -> None:
+        connection = connect(self._file)
+        while (job := self._jobs.get()) is not None:
+            group, closing = [job], False
+            while len(group) < GROUP and not self._jobs.empty():
+                following = self._jobs.get()
+                if following is None:
+                    closing = True
+                    break
+                group.append(following)
+            _commit(connection, group)
+            if closing:
+                break
+        connection.close()
+
+
+def connect(file: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+    return connection
+
+
+def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
+    """Each job in its own savepoint, all in one commit; nobody is answered before the commit."""
+    answers: list[tuple[Future[Any], Any]] = []
+    try:
+        with _translated():
+            connection.execute("BEGIN IMMEDIATE")
+            for work, future in group:
+                if future.set_running_or_notify_cancel():
+                    _attempt(connection, work, future, answers)
+            connection.execute("COMMIT")
+    except Unavailable as error:
+        if connection.in_transaction:
+            connection.rollback()
+        for _, future in group:
+            if not future.done():
+                future.set_exception(error)
+        return
+    for future, answer in answers:
+        future.set_result(answer)
+
+
+def _attempt(
+    connection: sqlite3.Connection,
+    work: Callable[[Transaction], Any],
+    future: Future[Any],
+    answers: list[tuple[Future[Any], Any]],
+) -> None:
+    connection.execute("SAVEPOINT job")
+    try:
+        answers.append((future, work(SqliteTransaction(connection))))
+    except BaseException as error:  # noqa: BLE001 - it belongs to the caller who waits on the future
+        connection.execute("ROLLBACK TO job")
+        future.set_exception(error)
+    connection.execute("RELEASE job")
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise Unavailable(
+            "the desk's database cannot be used",
+            hint="is the disk full, or the file held by another program? `deskhand log` shows more",
+            reason=error.sqlite_errorname,
+        ) from error

