@@ -19,9 +19,7 @@ PASSAGES = (
     "shipped it 🎉🚀 with the whole crew 👩‍💻",
 )
 STATUSES = ("open", "done", "waiting", "someday")
-ONSETS = re.split(
-    " ", "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl gr pl pr qu sc sh sl sp st str th tr"
-)
+ONSETS = re.split(" ", "b c d f g h j k l m n p r s t v w z bl br ch cl cr dr fl gr pl pr qu sc sh sl sp st str th tr")
 VOWELS = re.split(" ", "a e i o u a e i o u y ai ea ee ie io oo ou")
 CODAS = re.split(" ", "     n r s t l m d ng nd nt rs ss st ll ck x")
 SYLLABLES = [onset + vowel + coda for onset in ONSETS for vowel in VOWELS for coda in CODAS]

@@ -57,9 +57,7 @@ class Home:
 def home(tmp_path: Path) -> Home:
     vault = tmp_path / "vault"
     vault.mkdir()
-    inherited = {
-        name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ
-    }
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ}
     paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
     return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING"})
 
@@ -107,9 +105,7 @@ class http_server:  # noqa: N801 - used as a function
 
     def __init__(self, home: Home, name: str, **variables: str) -> None:
         command = [sys.executable, "-m", "deskhand", "mcp", name, "--http", "--port", "0"]
-        self.process = subprocess.Popen(
-            command, env=home.environment | variables, stderr=subprocess.PIPE, text=True
-        )
+        self.process = subprocess.Popen(command, env=home.environment | variables, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
 
     def __enter__(self) -> str:

@@ -105,9 +105,7 @@ class Settings(BaseModel):
         False, description="Log what would be sent and send nothing."
     )
     approvals: Annotated[Literal["seed", "sealed"], Option("approvals", "DESKHAND_APPROVALS", "seed or sealed")] = (
-        Field(
-            "seed", description="Which approval files release mail: hand-written and sealed, or sealed ones only."
-        )
+        Field("seed", description="Which approval files release mail: hand-written and sealed, or sealed ones only.")
     )
     max_sends: Annotated[int, Option("max_sends", "DESKHAND_MAX_SENDS", "a whole number from 0")] = Field(
         10, ge=0, description="Mails that may leave within the window."
@@ -115,9 +113,9 @@ class Settings(BaseModel):
     window_seconds: Annotated[int, Option("window_seconds", "DESKHAND_WINDOW_SECONDS", "seconds, from 1")] = Field(
         3600, ge=1, description="Length of the rate window."
     )
-    mail: Annotated[
-        Literal["local", "gmail", "imap"], Option("mail.kind", "DESKHAND_MAIL", "local, gmail or imap")
-    ] = Field("local", description="Which mailbox the desk works on.")
+    mail: Annotated[Literal["local", "gmail", "imap"], Option("mail.kind", "DESKHAND_MAIL", "local, gmail or imap")] = (
+        Field("local", description="Which mailbox the desk works on.")
+    )
     address: Annotated[Text | None, Option("mail.address", "DESKHAND_ADDRESS", "a mail address")] = Field(
         None, description="The desk's own address where the mailbox does not tell it."
     )
@@ -133,15 +131,15 @@ class Settings(BaseModel):
     smtp_url: Annotated[Secret | None, Option("mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST")] = Field(
         None, description="SMTP account that sends for it."
     )
-    fastapi_base_url: Annotated[
-        Origin | None, Option("tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL")
-    ] = Field(None, description="Tasks backend; without it the embedded one.")
+    fastapi_base_url: Annotated[Origin | None, Option("tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL")] = (
+        Field(None, description="Tasks backend; without it the embedded one.")
+    )
     backend_timeout: Annotated[float, Option("tasks.timeout", "BACKEND_TIMEOUT", "seconds, more than 0")] = Field(
         30.0, gt=0, allow_inf_nan=False, description="Longest wait for one answer of the tasks backend."
     )
-    backend_max_retries: Annotated[
-        int, Option("tasks.max_retries", "BACKEND_MAX_RETRIES", "a whole number from 0")
-    ] = Field(2, ge=0, description="How often a safe backend call is tried again.")
+    backend_max_retries: Annotated[int, Option("tasks.max_retries", "BACKEND_MAX_RETRIES", "a whole number from 0")] = (
+        Field(2, ge=0, description="How often a safe backend call is tried again.")
+    )
     agent: Annotated[Text | None, Option("agents.name", "DESKHAND_AGENT", "a name")] = Field(
         None, description="This agent's name outside tmux."
     )
@@ -155,8 +153,8 @@ class Settings(BaseModel):
     model_base_url: Annotated[
         Origin | None, Option("model.base_url", "DESKHAND_MODEL_BASE_URL", "an http or https URL")
     ] = Field(None, description="Any OpenAI-compatible server.")
-    model_api_key: Annotated[Secret | None, Option("model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text")] = (
-        Field(None, description="Key for the model's server.")
+    model_api_key: Annotated[Secret | None, Option("model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text")] = Field(
+        None, description="Key for the model's server."
     )
 
     @property

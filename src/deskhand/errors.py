@@ -9,7 +9,8 @@
     │   └── Changed           it is no longer what the caller saw
     ├── AuthRequired          a person must sign in
     ├── RateLimited           later
-    ├── SendFailed            the provider said no
+    ├── SendFailed            the provider said no: certainly not sent
+    │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
     │   └── TimedOut
     ├── BadConfig             a setting is missing, unknown or malformed
@@ -125,6 +126,10 @@ class RateLimited(DeskError):
 class SendFailed(DeskError):
     code = "send_failed"
     exit_code = 8
+
+
+class OutcomeUnknown(SendFailed):
+    pass
 
 
 class Unavailable(DeskError):

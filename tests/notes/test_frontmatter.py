@@ -78,9 +78,7 @@ keys = st.one_of(
 mappings = st.dictionaries(keys, values, max_size=5)
 bodies = st.one_of(
     st.text(max_size=60),
-    st.lists(st.sampled_from(["---", "text", "", "# h", "a: 1", "--- ", "\r", BOM, "ü😀"]), max_size=6).map(
-        "\n".join
-    ),
+    st.lists(st.sampled_from(["---", "text", "", "# h", "a: 1", "--- ", "\r", BOM, "ü😀"]), max_size=6).map("\n".join),
     st.sampled_from(["", "\n", "---\na: 1\n---\nx", BOM + "---\n---\n", "---\r\n---\r\n"]),
 )
 
@@ -738,6 +736,4 @@ def test_search_sees_every_leaf_and_no_key():
 
 def test_filters_see_one_pair_per_scalar_and_per_item():
     frontmatter = {"a": "x", "b": ["y", 1, True, None, ["no"], {"n": 1}], "c": None, "d": {"e": 1}, "f": []}
-    assert list(properties(frontmatter)) == (
-        [("a", "x"), ("b", "y"), ("b", "1"), ("b", "true"), ("b", ""), ("c", "")]
-    )
+    assert list(properties(frontmatter)) == ([("a", "x"), ("b", "y"), ("b", "1"), ("b", "true"), ("b", ""), ("c", "")])

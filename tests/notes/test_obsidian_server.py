@@ -32,9 +32,7 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, A
 async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> None:
     async with connect() as client:
         properties = {"status": "pending", "tags": ["a", "b"], "count": 3, "due": "2026-02-24", "done": False}
-        written = await ok(
-            client, "write_note", path="Inbox/one.md", frontmatter=properties, body="# One\n\nText.\n"
-        )
+        written = await ok(client, "write_note", path="Inbox/one.md", frontmatter=properties, body="# One\n\nText.\n")
         assert written == {
             "path": "Inbox/one.md",
             "frontmatter": properties,

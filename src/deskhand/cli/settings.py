@@ -28,9 +28,7 @@ def _options(options: argparse.Namespace) -> None:
     from deskhand.config import OPTIONS, sentence
 
     if options.json:
-        print(
-            json.dumps({o.key: o._asdict() | {"sentence": sentence(name)} for name, o in OPTIONS.items()}, indent=2)
-        )
+        print(json.dumps({o.key: o._asdict() | {"sentence": sentence(name)} for name, o in OPTIONS.items()}, indent=2))
         return
     for name, option in OPTIONS.items():
         print(f"{option.key}  ({option.variable}; {option.form})\n    {sentence(name)}")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter, matching
-from deskhand.notes.matching import Query, fold, pairs_of, without_nul
+from deskhand.notes.matching import Query, fold, marks_of, without_nul
 from deskhand.notes.walk import Key, look, read
 
 VERSION = 1
@@ -47,10 +47,10 @@ CREATE INDEX stale_by_path ON note(path) WHERE stale;
 CREATE TABLE prop(key TEXT, value TEXT, path TEXT, PRIMARY KEY (key, value, path)) WITHOUT ROWID;
 CREATE VIRTUAL TABLE tri USING fts5(
     text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1');
-CREATE VIRTUAL TABLE pair USING fts5(
+CREATE VIRTUAL TABLE mark USING fts5(
     text, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '{_MARKS}'");
 INSERT INTO tri(tri, rank) VALUES ('hashsize', 8388608);
-INSERT INTO pair(pair, rank) VALUES ('hashsize', 4194304);
+INSERT INTO mark(mark, rank) VALUES ('hashsize', 4194304);
 PRAGMA user_version = {VERSION};
 """
 _ROW = "note.id, note.path, mtime_ns, size, inode, ctime_ns, stale"
@@ -272,7 +272,7 @@ def in_order(found: dict[str, Key]) -> dict[str, Key]:
     return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0])))
 
 
-def mark(db: sqlite3.Connection, root: int, changes: Mapping[str, Key | None]) -> None:
+def note_changes(db: sqlite3.Connection, root: int, changes: Mapping[str, Key | None]) -> None:
     """Rows for what came, none for what went, and all that changed is stale."""
     for path, seen in changes.items():
         # It may have come back since the scan that missed it.
@@ -288,7 +288,7 @@ def mark(db: sqlite3.Connection, root: int, changes: Mapping[str, Key | None]) -
 
 def clear(db: sqlite3.Connection) -> None:
     """Forget everything, the dead versions too."""
-    for table in ("tri", "pair"):
+    for table in ("tri", "mark"):
         db.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
     for table in ("prop", "text", "note"):
         db.execute(f"DELETE FROM {table}")
@@ -328,7 +328,7 @@ def _insert(db: sqlite3.Connection, filing: Filing, key: Key, new_id: int | None
     folded = text.folded(filing.path)
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
     db.execute("INSERT INTO tri(rowid, text) VALUES (?, ?)", (number, without_nul(folded)))
-    db.execute("INSERT INTO pair(rowid, text) VALUES (?, ?)", (number, pairs_of(without_nul(folded))))
+    db.execute("INSERT INTO mark(rowid, text) VALUES (?, ?)", (number, marks_of(without_nul(folded))))
     db.executemany(
         "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)",
         ((name, value, filing.path) for name, value in text.properties),
@@ -371,7 +371,7 @@ def versions(db: sqlite3.Connection) -> int:
 
 def candidates(db: sqlite3.Connection, asked: Query, tier: int, before: int) -> Iterator[Row]:
     """Every note that matches by the tables or is stale, below the id `before`, newest first."""
-    source, parameters = _source(asked, tier)
+    source, parameters = _source(db, asked, tier)
     condition, needles = _condition(asked, tier)
     filed = db.execute(
         f"SELECT {_ROW} FROM ({source} AND rowid < ? ORDER BY rowid DESC) AS found "
@@ -383,13 +383,23 @@ def candidates(db: sqlite3.Connection, asked: Query, tier: int, before: int) -> 
     return heapq.merge(map(Row._make, filed), map(Row._make, stale), key=lambda row: -row.id)
 
 
-def _source(asked: Query, tier: int) -> tuple[str, tuple[str, ...]]:
-    """SQL for the ids of all notes that have the query's grams, and its parameters."""
+def _source(db: sqlite3.Connection, asked: Query, tier: int) -> tuple[str, tuple[str, ...]]:
+    """SQL, and its parameters, for the ids of notes that may match, from the table that knows best."""
     texts = asked.words if tier == 2 else (asked.whole,)
-    for table, grams in (("tri", matching.trigrams(texts)), ("pair", matching.pairs(texts))):
-        if grams:
-            return f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (grams,)
-    return "SELECT id AS rowid FROM note WHERE TRUE", ()
+    sources = [
+        (f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (expression,))
+        for table, expression in (("mark", matching.marks(texts)), ("tri", matching.trigrams(texts)))
+        if expression
+    ]
+    if not sources:
+        return "SELECT id AS rowid FROM note WHERE TRUE", ()
+    return min(sources, key=lambda source: _depth(db, *source)) if len(sources) > 1 else sources[0]
+
+
+def _depth(db: sqlite3.Connection, source: str, parameters: tuple[str, ...]) -> int:
+    """The id that so many candidates reach down to. The lower, the fewer candidates there are in all."""
+    row = db.execute(f"{source} ORDER BY rowid DESC LIMIT 1 OFFSET {READ_TO_COUNT}", parameters).fetchone()
+    return row[0] if row else 0
 
 
 def _condition(asked: Query, tier: int) -> tuple[str, tuple[str, ...]]:
@@ -403,11 +413,9 @@ def _condition(asked: Query, tier: int) -> tuple[str, tuple[str, ...]]:
 
 def count_matches(db: sqlite3.Connection, asked: Query) -> int:
     """Exact for few candidates, else the most there can be: counting very many would cost more than it tells."""
-    source, parameters = _source(asked, 2)
+    source, parameters = _source(db, asked, 2)
     newest = f"{source} ORDER BY rowid DESC LIMIT ?"
-    candidates, oldest = db.execute(
-        f"SELECT count(*), min(rowid) FROM ({newest})", (*parameters, COUNTED)
-    ).fetchone()
+    candidates, oldest = db.execute(f"SELECT count(*), min(rowid) FROM ({newest})", (*parameters, COUNTED)).fetchone()
     if candidates > READ_TO_COUNT:
         rest = oldest - 1 if candidates == COUNTED else 0
         total = int(db.execute("SELECT count(*) FROM note").fetchone()[0])

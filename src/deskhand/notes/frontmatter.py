@@ -353,9 +353,7 @@ def _rendered(frontmatter: dict[str, Any], body: str, newline: str) -> str:
         return body
     block = "".join(_entry(key, value, newline) for key, value in frontmatter.items())
     if len(block.encode()) > MAX_BLOCK_BYTES:
-        raise InvalidInput(
-            "The properties are larger than 64 kB.", hint="Put what is long into the body of the note."
-        )
+        raise InvalidInput("The properties are larger than 64 kB.", hint="Put what is long into the body of the note.")
     return f"---{newline}{block}---{newline}{body}"
 
 

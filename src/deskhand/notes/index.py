@@ -196,9 +196,7 @@ def _tier(asked: Query, path: str, source: str) -> int | None:
 
 def _checked(limit: int) -> int:
     if limit < 1:
-        raise InvalidInput(
-            "A page has at least one entry.", fields=[FieldProblem("limit", "is below 1", str(limit))]
-        )
+        raise InvalidInput("A page has at least one entry.", fields=[FieldProblem("limit", "is below 1", str(limit))])
     return limit
 
 

@@ -5,7 +5,6 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from deskhand.errors import FieldProblem, InvalidInput
 
@@ -14,7 +13,7 @@ LONG_VALUE = 200
 # More grams than this no longer thin out the candidates, they only cost time.
 GRAMS_PER_QUERY = 32
 # This many characters on either side of a gap are enough to tell most phrases apart.
-GAP = 3
+GAP = 2
 # The words that a number may turn into on its way from the source to its value text.
 _NUMERIC = frozenset("0123456789.e+-")
 
@@ -61,36 +60,26 @@ def marks(texts: Iterable[str]) -> str:
     found: dict[str, None] = {}
     for text in texts:
         words = without_nul(text).split()
-        found.update(dict.fromkeys(word for word in words if len(word) < 3 and _is_mark(word)))
-        # The outer words may be parts of longer ones, so only what is next to the gap is known of them.
-        found.update(
-            dict.fromkeys(
-                _gap(one, two)
-                for at, (one, two) in enumerate(pairwise(words))
-                if (at or len(one) >= GAP) and (at + 2 < len(words) or len(two) >= GAP)
-            )
-        )
-    return _expression(found)
+        found |= dict.fromkeys(word for word in words if len(word) == 2 or (len(word) == 1 and not word.isascii()))
+        # The outer words may be parts of longer ones; what is next to the gap is known if they are long enough.
+        first, last = len(words[0]) < GAP, len(words) - (len(words[-1]) < GAP)
+        found |= dict.fromkeys(_gaps(words[first:last]))
+    return _expression(mark for mark in found if all(char > " " and char != "\x7f" for char in mark))
 
 
 def marks_of(text: str) -> str:
     """The tokens of a folded text for `marks`: its pairs of neighbours, non-ASCII characters and gaps."""
     listed = text.split()
     words = " ".join(set(listed))
-    found = {pair for pair in map(operator.add, words, words[1:]) if " " not in pair}
+    found = set(map(operator.add, words, words[1:]))
     if not words.isascii():
         found.update(char for char in set(words) if not char.isascii())
-    found.update(map(_gap, listed, listed[1:]))
+    found.update(_gaps(listed))
     return " ".join(found)
 
 
-def _gap(one: str, two: str) -> str:
-    return f"{one[-GAP:]}\x1f{two[:GAP]}"
-
-
-def _is_mark(word: str) -> bool:
-    printing = all(char > " " and char != "\x7f" for char in word)
-    return printing and (len(word) == 2 or not word.isascii())
+def _gaps(words: Sequence[str]) -> Iterator[str]:
+    return map("·".join, zip([word[-GAP:] for word in words], [word[:GAP] for word in words[1:]], strict=False))
 
 
 def without_nul(text: str) -> str:

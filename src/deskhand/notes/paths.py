@@ -52,9 +52,7 @@ def deny_protected(names: tuple[str, ...]) -> None:
 def skeleton(name: str) -> str:
     """What is left of a name once case, Unicode forms, invisible characters, dots and blanks are ignored."""
     plain = unicodedata.normalize("NFKC", name).casefold()
-    seen = "".join(
-        char for char in plain if unicodedata.category(char) not in {"Cf", "Cc"} and char not in _SELECTORS
-    )
+    seen = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Cc"} and char not in _SELECTORS)
     return unicodedata.normalize("NFKC", seen).strip(". \u00a0\u3000")
 
 

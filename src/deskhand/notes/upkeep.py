@@ -43,7 +43,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A complete scan: when, by both clocks; at what cost; into which index file; whether the watch stood before."""
+    """A complete scan: when, by both clocks; its cost; into which index file; whether the watch stood before it."""
 
     wall: float
     started: float
@@ -189,7 +189,7 @@ class Upkeep:
         with self._writing, catalog.transaction(db):
             if anew:
                 catalog.clear(db)
-            catalog.mark(db, root, changes)
+            catalog.note_changes(db, root, changes)
             catalog.put(db, filings)
 
     def _file_stale(self, report: Callable[[int], None], pause: Callable[[], None] = lambda: None) -> None:

@@ -81,9 +81,7 @@ class DeskServer(MCPServer[None]):
             tools=list(tools),
             token_verifier=_OneToken(token) if token else None,
             # The token is compared here and was made here, so there is no issuer to ask and no audience to check.
-            auth=AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None)
-            if token
-            else None,
+            auth=AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None) if token else None,
             **more,
         )
         self._error_form = error_form

@@ -41,9 +41,7 @@ def notes_tools(desk: Desk) -> list[Tool]:
         path: Path,
         frontmatter: Frontmatter,
         body: Annotated[str, Field(description="Markdown after the frontmatter")],
-        if_match: Annotated[
-            str | None, Field(description="etag you read: fail rather than overwrite a change")
-        ] = None,
+        if_match: Annotated[str | None, Field(description="etag you read: fail rather than overwrite a change")] = None,
         merge: Annotated[bool, Field(description="keep frontmatter keys that are not given")] = False,
     ) -> NoteContent:
         """Create or replace a note. What you do not change keeps its order, comments and quoting."""

@@ -49,9 +49,7 @@ def upgrade_postgresql(url: str) -> None:
         from sqlalchemy import create_engine, pool
 
         connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK_KEY,))
-        engine = create_engine(
-            "postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=pool.NullPool
-        )
+        engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=pool.NullPool)
         with engine.begin() as migrating:
             _migrate(migrating)
 

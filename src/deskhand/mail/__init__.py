@@ -1,0 +1,114 @@
+"""Mail: one protocol, three mailboxes (local, gmail, imap). Knows nothing of approval.
+
+Sending is three steps, so that it can never happen twice: `prepare` gives a token that is written down first, `send`
+uses it, and `look` tells what became of a send whose answer was lost.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    name: str
+    content_type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A mail as a list shows it."""
+
+    id: str
+    thread_id: str
+    sender: str
+    """The From header, decoded."""
+    to: str
+    subject: str
+    date: datetime
+    """When it arrived, UTC; what its own Date header claims is `date_header`."""
+    date_header: str
+    snippet: str
+    labels: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FullMessage:
+    """A mail as a reader sees it."""
+
+    summary: Message
+    cc: str
+    reply_to: str
+    message_id: str
+    """The Message-ID header, with its angle brackets; empty where there is none."""
+    references: tuple[str, ...]
+    body: str
+    body_from: Literal["plain", "html", "none"]
+    warnings: tuple[str, ...]
+    """What a reader should know: hidden text removed (how much), links that show another host, text that was cut."""
+    attachments: tuple[Attachment, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Exactly what would leave: the bytes, who gets them, and which action they belong to."""
+
+    raw: bytes
+    recipients: tuple[str, ...]
+    message_id: str
+    action_id: str
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    message_id: str
+    """The provider's id of the sent mail, not its Message-ID header."""
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NotSent:
+    """Certainly not sent; `send` may be called with this token."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unclear:
+    """It may or may not have been sent: a person decides."""
+
+    why: str
+
+
+class Mailbox(Protocol):
+    async def address(self) -> str:
+        """The mailbox's own address."""
+
+    async def search(self, query: str, limit: int) -> list[Message]:
+        """Gmail's search syntax; newest first; an empty query is everything."""
+
+    async def get(self, message_id: str) -> FullMessage: ...
+
+    async def thread(self, thread_id: str) -> list[Message]:
+        """All mails of a thread, oldest first; NotFound where there is none."""
+
+    async def move(self, message_id: str, label: str) -> None:
+        """Add the label (made where it is missing), remove INBOX."""
+
+    async def add_label(self, message_id: str, label: str) -> None: ...
+
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
+        """The draft's id."""
+
+    async def prepare(self, mail: Outgoing) -> str:
+        """A token for one send; nothing leaves."""
+
+    async def send(self, token: str, mail: Outgoing) -> Sent:
+        """Send once. SendFailed and RateLimited mean certainly not sent; OutcomeUnknown that nobody knows."""
+
+    async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+        """What became of a send whose answer was lost."""
+
+    async def close(self) -> None: ...
