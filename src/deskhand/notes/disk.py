@@ -96,7 +96,7 @@ def _demand_ordinary(info: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(info.st_mode):
         raise Denied(f"{name} is not an ordinary file", reason="special")
     if info.st_nlink > 1:
-        # Its other name may lie outside the vault or in a protected folder. (None at all: replaced since it was opened.)
+        # Its other name may lie outside the vault or in a protected folder. (No name: it was replaced meanwhile.)
         raise Denied(f"{name} is a hard link to another file", reason="hard_link", hint="make a copy of its own")
     if info.st_size > SIZE_LIMIT:
         raise Denied(f"{name} is too large for a note", reason="too_large", size=info.st_size, limit=SIZE_LIMIT)
