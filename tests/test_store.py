@@ -3,10 +3,12 @@
 import asyncio
 import subprocess
 import sys
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from sqlite3 import IntegrityError
 
 import psycopg
 import pytest
@@ -127,3 +129,77 @@ def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_noth
 
     assert "refused" not in caught.value.message
     assert caught.value.retryable
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[Store]:
+    store = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
+    store.run(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    yield store
+    store.close()
+
+
+@requirement("store:durable")
+async def test_a_full_database_is_unavailable_and_keeps_what_it_had(sqlite: Store) -> None:
+    def fill(tx: Transaction) -> None:
+        tx.execute("PRAGMA max_page_count = 20")
+        for number in range(1000):
+            tx.execute("INSERT INTO thing VALUES (?, ?)", number, "x" * 1000)
+
+    with pytest.raises(Unavailable) as caught:
+        await sqlite.write(fill)
+
+    assert caught.value.details["reason"] == "SQLITE_FULL"
+    assert await sqlite.read(count) == 0
+
+
+@requirement("store:durable")
+async def test_a_failing_commit_reaches_everybody_who_shares_it(sqlite: Store) -> None:
+    held, go = threading.Event(), threading.Event()
+    sqlite.run(lambda tx: tx.execute("CREATE TABLE child (id INTEGER REFERENCES thing DEFERRABLE INITIALLY DEFERRED)"))
+
+    def hold(tx: Transaction) -> None:
+        held.set()
+        go.wait()
+
+    holding = asyncio.create_task(sqlite.write(hold))
+    await asyncio.to_thread(held.wait)
+    # These two are queued while the writer is held, so they share a commit, which the second one spoils.
+    good = asyncio.create_task(sqlite.write(insert(1)))
+    spoiled = asyncio.create_task(sqlite.write(lambda tx: tx.execute("INSERT INTO child VALUES (99)")))
+    await asyncio.sleep(0)
+    go.set()
+    answers = await asyncio.gather(holding, good, spoiled, return_exceptions=True)
+
+    assert [type(answer) for answer in answers] == [type(None), IntegrityError, IntegrityError]
+    assert await sqlite.read(count) == 0
+    assert await sqlite.write(insert(2)) == 1
+
+
+async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
+    held, go = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> None:
+        held.set()
+        go.wait()
+        tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)")
+
+    holding = asyncio.create_task(store.write(hold))
+    await asyncio.to_thread(held.wait)
+    given_up = asyncio.create_task(store.write(insert(0)))
+    last = asyncio.create_task(store.write(insert(1)))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.sleep(0)
+    closing = asyncio.create_task(asyncio.to_thread(store.close))
+    await asyncio.sleep(0)
+    go.set()
+    await closing
+
+    assert (await holding, await last) == (None, 1)
+    with pytest.raises(Unavailable):
+        store.run(insert(2))
+    other = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
+    assert other.run(lambda tx: tx.all("SELECT id FROM thing")) == [(1,)]
+    other.close()

@@ -2,11 +2,12 @@
 
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -630,26 +631,40 @@ def test_many_threads_may_ask_and_write_at_once(vault: Path, open_index: Open):
     at_once(*(lambda name=name: writer(name) for name in ("anna", "bert", "cleo", "dora")))
 
 
-@contextmanager
-def killed_builder(vault: Path, index_file: Path) -> Iterator[None]:
-    """A process that dies by SIGKILL in the middle of its build, from within the progress report."""
-    child = os.fork()
-    if child == 0:
-        index = Index(vault, index_file, batch=10)
-        index.build(lambda done, _total: os.kill(os.getpid(), 9) if done >= 50 else None)
-        os._exit(1)
-    _, status = os.waitpid(child, 0)
-    assert os.WTERMSIG(status) == 9
-    yield
+KILLED = """
+import os, sys
+from pathlib import Path
+from deskhand.notes.index import Index
+index = Index(Path(sys.argv[1]), Path(sys.argv[2]), batch=10)
+index.build(lambda done, _total: os.kill(os.getpid(), 9) if done >= 50 else None)
+"""
 
 
 @requirement("index:disposable")
 def test_a_build_that_was_killed_is_continued(vault: Path, index_file: Path, open_index: Open):
     fill(vault, 10, 150)
-    with killed_builder(vault, index_file):
-        index = open_index()
-        check_against_scan(texts(vault), index, "alpha")
-        reports: list[tuple[int, int]] = []
-        index.build(lambda done, total: reports.append((done, total)))
-        check_against_scan(texts(vault), index, "beta gamma")
-        assert all(done <= total <= 150 for done, total in reports)
+    dead = subprocess.run([sys.executable, "-c", KILLED, vault, index_file], check=False)
+    assert dead.returncode == -9
+    index = open_index()
+    check_against_scan(texts(vault), index, "alpha")
+    reports: list[tuple[int, int]] = []
+    index.build(lambda done, total: reports.append((done, total)))
+    check_against_scan(texts(vault), index, "beta gamma")
+    assert all(done <= total <= 150 for done, total in reports)
+
+
+def test_the_index_is_for_its_owner_only(vault: Path, index_file: Path, open_index: Open):
+    write(vault, "a.md", "needle")
+    open_index().build()
+    assert all(file.stat().st_mode & 0o077 == 0 for file in (index_file.parent, *index_file.parent.iterdir()))
+
+
+def test_a_word_too_long_to_be_one_is_found_by_any_part_of_it(vault: Path, open_index: Open):
+    chance = random.Random(4)
+    word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=500))
+    write(vault, "long.md", f"see https://example.org/{word}?x=1 for more")
+    index = open_index()
+    index.build()
+    for start in range(0, 460, 7):
+        for length in (1, 2, 3, 31, 33, 40, 90):
+            assert searched(index, word[start : start + length]) == ["long.md"]

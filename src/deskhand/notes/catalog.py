@@ -106,11 +106,10 @@ def prepare(root: int, path: str, now: float) -> Filing:
 
 
 class Catalog:
-    """The open index file. It is opened again when it was deleted or replaced; `opened` counts that."""
+    """The open index file. It is opened again when it was deleted or replaced."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
-        self.opened = 0
         self._lock = Lock()
         self._inode: int | None = None
         self._idle: list[sqlite3.Connection] = []
@@ -151,13 +150,10 @@ class Catalog:
         self._inode = None
 
     def _connect(self) -> sqlite3.Connection:
-        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _only_one(self.file.parent):
             db = _open(self.file)
-            inode = _inode(self.file)
-        if inode != self._inode:
-            self._inode = inode
-            self.opened += 1
+            self._inode = _inode(self.file)
         return db
 
 
@@ -187,6 +183,8 @@ def _delete(file: Path) -> None:
 def _open(file: Path) -> sqlite3.Connection:
     if not file.exists():
         _delete(file)
+        # It holds what the notes hold, so it is nobody else's to read.
+        file.touch(mode=0o600)
     try:
         return _ready(file)
     except sqlite3.DatabaseError as exc:
@@ -284,6 +282,7 @@ def clear(db: sqlite3.Connection) -> None:
 def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
     """Put the texts in. What another process has filed in the meantime is left as it is."""
     words: set[str] = set()
+    new = 0
     for filing in filings:
         row = db.execute("SELECT id, digest FROM note WHERE path = ? AND stale", (filing.path,)).fetchone()
         if row is None:
@@ -293,21 +292,29 @@ def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
         elif row[1] == filing.digest:
             db.execute(f"UPDATE note SET {_KEY}, racy = ?, stale = 0 WHERE id = ?", (*filing.key, filing.racy, row[0]))
         else:
-            if row[1] is not None:
-                _forget(db, filing.path)
-                note_change(db, filing.path, filing.key)
-            words |= _insert(db, filing, filing.key)
+            words |= _insert(
+                db, filing, filing.key, row[0] if row[1] is None else _renewed(db, filing.path, filing.key)
+            )
+            new += 1
     _learn(db, words)
+    db.execute("UPDATE state SET versions = versions + ?", (new,))
 
 
-def _insert(db: sqlite3.Connection, filing: Filing, key: Key) -> set[str]:
+def _renewed(db: sqlite3.Connection, path: str, key: Key) -> int:
+    """The id for a new version of a note."""
+    _forget(db, path)
+    note_change(db, path, key)
+    return int(db.execute("SELECT id FROM note WHERE path = ?", (path,)).fetchone()[0])
+
+
+def _insert(db: sqlite3.Connection, filing: Filing, key: Key, number: int) -> set[str]:
     """File the text under its row's id; returns its words."""
     text = filing.text
     props = json.dumps(sorted(text.properties)) if text.properties else None
-    ((number,),) = db.execute(
-        f"UPDATE note SET {_KEY}, racy = ?, stale = 0, digest = ?, props = ? WHERE path = ? RETURNING id",
-        (*key, filing.racy, filing.digest, props, filing.path),
-    ).fetchall()
+    db.execute(
+        f"UPDATE note SET {_KEY}, racy = ?, stale = 0, digest = ?, props = ? WHERE id = ?",
+        (*key, filing.racy, filing.digest, props, number),
+    )
     folded = text.folded(filing.path)
     words, gaps = words_of(folded)
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
@@ -316,7 +323,6 @@ def _insert(db: sqlite3.Connection, filing: Filing, key: Key) -> set[str]:
         "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)",
         ((name, value, filing.path) for name, value in text.properties),
     )
-    db.execute("UPDATE state SET versions = versions + 1")
     return words
 
 

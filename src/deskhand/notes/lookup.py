@@ -15,7 +15,7 @@ from deskhand.notes.matching import Query
 from deskhand.notes.walk import Key
 
 END = "\U0010ffff"
-COUNTED = 1000
+COUNTING = 20_000
 # What is in more words than this is in so many notes that going through the newest finds a page of them soon.
 WORDS = 128
 CONSTRAINTS = 8
@@ -56,29 +56,35 @@ def candidates(db: sqlite3.Connection, asked: Query, tier: int, before: int) -> 
 
 
 def count_matches(db: sqlite3.Connection, asked: Query) -> int:
-    """Exact for few, else the most there can be: counting very many would cost more than it tells."""
-    source, holds, grams = _source(db, asked, 2)
+    """Exact up to some thousands, else the most there can be: counting on would cost more than it tells."""
+    parts = _parts(db, asked)
     newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
-    if not grams:
+    if not parts:
         return newest
+    limit = COUNTING // sum(map(len, parts))
     counted, oldest = db.execute(
-        f"SELECT count(*), min(rowid) FROM "
-        f"(SELECT rowid FROM {source} WHERE {holds} ORDER BY rowid DESC LIMIT {COUNTED})",
-        grams,
+        "SELECT count(*), min(rowid) FROM "
+        "(SELECT rowid FROM posting WHERE posting MATCH ? ORDER BY rowid DESC LIMIT ?)",
+        (" AND ".join(map(matching.any_of, parts)), limit),
     ).fetchone()
-    rest = oldest - 1 if counted == COUNTED else 0
+    rest = oldest - 1 if counted == limit else 0
     return min(newest, int(counted) + rest + count_stale(db))
 
 
 def _source(db: sqlite3.Connection, asked: Query, tier: int) -> tuple[str, str, tuple[str, ...]]:
     """The table that names the candidates, the condition on it and its parameters."""
-    parts = [part for word in asked.words[:CONSTRAINTS] if (part := _words_with(db, matching.probe(word)))]
-    expressions = [matching.any_of(part) for part in parts]
+    expressions = [*map(matching.any_of, _parts(db, asked))]
     if tier == 1 and len(asked.words) > 1 and (gaps := matching.gaps(asked.whole)):
         expressions.append(matching.all_of(gaps[:CONSTRAINTS]))
     if not expressions:
         return "text", "TRUE", ()
     return "posting", "posting MATCH ?", (" AND ".join(expressions),)
+
+
+def _parts(db: sqlite3.Connection, asked: Query) -> list[list[str]]:
+    """For each word of the query that is in few enough words, those words."""
+    found = (_words_with(db, matching.probe(word)) for word in asked.words[:CONSTRAINTS])
+    return [words for words in found if words]
 
 
 def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
@@ -116,7 +122,8 @@ def paths_with(
 
 def count_paths(db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
     if field is None:
-        every = db.execute("SELECT count(*) FROM note WHERE path > ? AND path < ?", (low, high))
+        below = ("WHERE path > ? AND path < ?", (low, high)) if low else ("", ())
+        every = db.execute(f"SELECT count(*) FROM note {below[0]}", below[1])
         return int(every.fetchone()[0])
     having = db.execute(
         "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?", (*field, low, high)

@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -43,12 +43,12 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A complete scan: when, by both clocks; its cost; into which index file; whether the watch stood before it."""
+    """A complete scan: when, by both clocks; its cost; into which index; whether the watch stood before it."""
 
     wall: float
     started: float
     cost: float
-    opened: int
+    generation: str
     watched: bool
 
 
@@ -120,13 +120,11 @@ class Upkeep:
     def _freshen(self, db: sqlite3.Connection, root: int) -> datetime | None:
         asked = time.monotonic()
         with self._looking:
-            last = self._reliable(root)
-            named = self._take_named() if last else set()
-            if last and len(named) <= LOOKED_AT:
-                self._look_at(db, root, named)
-            elif not self._last or self._last.started < asked:
-                last = None
-                self._scan(db, root)
+            last = self._reliable(db, root)
+            if last or not self._last or self._last.started < asked:
+                named = self._take_named()
+                last = last if len(named) <= LOOKED_AT else None
+                self._see(db, root, named, everything=last is None)
         if self._background and catalog.stale_paths(db, 1):
             self._start("file", self._file_in_background)
         if last is None:
@@ -135,17 +133,28 @@ class Upkeep:
             self._start("scan", self._scan_in_background)
         return datetime.fromtimestamp(last.wall, UTC)
 
-    def _reliable(self, root: int) -> _Scan | None:
+    def _reliable(self, db: sqlite3.Connection, root: int) -> _Scan | None:
         """The last scan, if the watch has named everything that changed since."""
         last = self._last
-        if last is None or last.cost <= self._scan_budget or last.opened != self._catalog.opened:
+        if last is None or last.cost <= self._scan_budget or not last.watched or not self._watch.covers(root):
             return None
-        return last if last.watched and self._watch.covers(root) else None
+        return last if last.generation == catalog.generation(db) else None
 
     def _take_named(self) -> set[str]:
         with self._guard:
             touched, self._touched = self._touched, set()
         return touched | self._watch.take()
+
+    def _see(self, db: sqlite3.Connection, root: int, named: set[str], *, everything: bool) -> None:
+        try:
+            if everything:
+                self._scan(db, root, named)
+            else:
+                self._look_at(db, root, named)
+        except BaseException:
+            # What was named is forgotten now, so only a scan can be relied on.
+            self._last = None
+            raise
 
     def _look_at(self, db: sqlite3.Connection, root: int, named: set[str]) -> None:
         changes: dict[str, walk.Key | None] = {}
@@ -154,16 +163,13 @@ class Upkeep:
             # A report of a change counts for more than an unchanged key.
             changes |= {path: found[path]} if path in found else {}
             changes |= catalog.differences(db, found, path)
-        try:
-            self._apply(db, root, changes)
-        except BaseException:
-            self._last = None
-            raise
+        self._apply(db, root, changes)
 
-    def _scan(self, db: sqlite3.Connection, root: int, pause: Callable[[], None] = lambda: None) -> None:
-        opened, watched = self._catalog.opened, self._watch.covers(root)
+    def _scan(
+        self, db: sqlite3.Connection, root: int, named: Iterable[str] = (), pause: Callable[[], None] = lambda: None
+    ) -> None:
+        watched = self._watch.covers(root)
         wall, started = self._now(), time.monotonic()
-        touched = self._take_named()
         found = walk.scan(root, pause=pause)
         cost = time.monotonic() - started
         versions = catalog.versions(db)
@@ -171,9 +177,9 @@ class Upkeep:
         if dead > DEAD_ALLOWED and dead * 4 > versions:
             self._apply(db, root, catalog.in_order(found), anew=True)
         else:
-            changes: dict[str, walk.Key | None] = {path: found[path] for path in touched if path in found}
+            changes: dict[str, walk.Key | None] = {path: found[path] for path in named if path in found}
             self._apply(db, root, changes | catalog.differences(db, found))
-        self._last = _Scan(wall, started, cost, opened, watched)
+        self._last = _Scan(wall, started, cost, catalog.generation(db), watched)
         if cost > self._scan_budget:
             self._watch.start()
 
@@ -257,4 +263,4 @@ class Upkeep:
 
     def _scan_in_background(self) -> None:
         with walk.opened(self._root) as root, self._catalog.connected() as db:
-            self._scan(db, root, self._pause)
+            self._scan(db, root, pause=self._pause)

@@ -122,7 +122,7 @@ def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
                 if future.set_running_or_notify_cancel():
                     _attempt(connection, work, future, answers)
             connection.execute("COMMIT")
-    except Unavailable as error:
+    except (Unavailable, sqlite3.Error) as error:
         if connection.in_transaction:
             connection.rollback()
         for _, future in group:
@@ -141,10 +141,12 @@ def _attempt(
 ) -> None:
     connection.execute("SAVEPOINT job")
     try:
-        answers.append((future, work(SqliteTransaction(connection))))
+        with _translated():
+            answers.append((future, work(SqliteTransaction(connection))))
     except BaseException as error:  # noqa: BLE001 - it belongs to the caller who waits on the future
-        connection.execute("ROLLBACK TO job")
         future.set_exception(error)
+        # Fails if the trouble ended the whole transaction (a full disk does); then the group has failed together.
+        connection.execute("ROLLBACK TO job")
     connection.execute("RELEASE job")
 
 
