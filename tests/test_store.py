@@ -118,6 +118,12 @@ def test_an_up_to_date_database_is_opened_without_alembic_or_sqlalchemy(url: str
     assert done.stdout == "[]\n"
 
 
+def test_nobody_else_may_read_the_database(tmp_path: Path) -> None:
+    open_store(f"sqlite:///{tmp_path / 'desk.db'}").close()
+
+    assert (tmp_path / "desk.db").stat().st_mode & 0o777 == 0o600
+
+
 def test_an_unknown_database_is_refused_by_name() -> None:
     with pytest.raises(BadConfig, match="mysql"):
         open_store("mysql://x")

@@ -49,6 +49,7 @@ class SqliteStore:
     def __init__(self, file: str) -> None:
         self._file = file
         Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        Path(file).touch(mode=0o600)
         schema.upgrade_sqlite(file)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_until_closed, name="store-writer", daemon=True)
