@@ -211,7 +211,7 @@ def test_search_finds_what_a_scan_of_all_files_finds(vault: Path, open_index: Op
     index = open_index()
     index.build()
     held = texts(vault)
-    for _ in range(60):
+    for _ in range(40):
         check_against_scan(held, index, some_query(chance, [*held.values()]))
 
 
@@ -225,7 +225,7 @@ def test_an_index_that_is_not_complete_answers_the_same(vault: Path, open_index:
             write(vault, path, f"changed {number} gamma 東京 alpha Beta", 1_700_001_000 + number)
     index = open_index(background=False)
     held = texts(vault)
-    for _ in range(40):
+    for _ in range(25):
         check_against_scan(held, index, some_query(chance, [*held.values()]))
     listed = all_pages(lambda cursor: index.list("", ("status", "DONE"), 9, cursor))
     assert listed == sorted(path for path in texts(vault) if "status: Done" in (vault / path).read_text("utf-8"))

@@ -218,6 +218,14 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
+def snapshot(db: sqlite3.Connection) -> Iterator[None]:
+    """One state of the index for a whole answer, whatever is filed meanwhile."""
+    db.execute("BEGIN")
+    yield
+    db.execute("COMMIT")
+
+
+@contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:

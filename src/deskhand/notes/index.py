@@ -142,12 +142,13 @@ def _is_there(session: Session, path: str, wanted: tuple[str, str] | None) -> bo
 def _found(session: Session, asked: Query, limit: int, cursor: str | None) -> Page:
     stamp = _stamp("search", asked.whole, catalog.generation(session.db))
     tier, before = _position(cursor, stamp, (1, NEWEST))
-    page = list(islice(_matches(session, asked, tier, before), _checked(limit) + 1))
+    parts = lookup.parts(session.db, asked)
+    page = list(islice(_matches(session, asked, parts, tier, before), _checked(limit) + 1))
     hits = [match.hit(asked) for match in page[:limit]]
     if len(page) <= limit:
         return Page(hits, None, None, session.as_of)
     last = page[limit - 1]
-    total = lookup.count_matches(session.db, asked)
+    total = lookup.count_matches(session.db, parts)
     return Page(hits, _cursor(stamp, last.tier, last.id), total, session.as_of)
 
 
@@ -167,9 +168,9 @@ class _Match:
         return Hit(self.path, matching.snippet(asked, self.path, values, body))
 
 
-def _matches(session: Session, asked: Query, tier: int, before: int) -> Iterator[_Match]:
+def _matches(session: Session, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
     for current in range(tier, 2 if len(asked.words) == 1 else 3):
-        for row in lookup.candidates(session.db, asked, current, before):
+        for row in lookup.candidates(session.db, asked, parts, current, before):
             match = _verified(session, row, asked, current)
             if match and match.tier == current:
                 yield match

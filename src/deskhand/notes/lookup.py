@@ -20,6 +20,8 @@ COUNTING = 20_000
 WORDS = 128
 CONSTRAINTS = 8
 
+Parts = list[list[str]]
+
 _ROW = "note.id, path, mtime_ns, size, inode, ctime_ns, stale"
 
 
@@ -36,53 +38,8 @@ class Row(NamedTuple):
         return not self.stale and key == (self.mtime_ns, self.size, self.inode, self.ctime_ns)
 
 
-def candidates(db: sqlite3.Connection, asked: Query, tier: int, before: int) -> Iterator[Row]:
-    """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
-    source, holds, grams = _source(db, asked, tier)
-    instr = ["instr(text.folded, ?)"] * len(asked.words)
-    condition, needles = (
-        ("instr(text.folded, ?)", (asked.whole,))
-        if tier == 1
-        else (" AND ".join(["NOT instr(text.folded, ?)", *instr]), (asked.whole, *asked.words))
-    )
-    filed = db.execute(
-        f"SELECT {_ROW} FROM {source} AS found CROSS JOIN note ON note.id = found.rowid "
-        "CROSS JOIN text ON text.id = found.rowid "
-        f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {condition} ORDER BY found.rowid DESC",
-        (*grams, before, *needles),
-    )
-    stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
-    return heapq.merge(map(Row._make, filed), map(Row._make, stale), key=lambda row: -row.id)
-
-
-def count_matches(db: sqlite3.Connection, asked: Query) -> int:
-    """Exact up to some thousands, else the most there can be: counting on would cost more than it tells."""
-    parts = _parts(db, asked)
-    newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
-    if not parts:
-        return newest
-    limit = COUNTING // sum(map(len, parts))
-    counted, oldest = db.execute(
-        "SELECT count(*), min(rowid) FROM "
-        "(SELECT rowid FROM posting WHERE posting MATCH ? ORDER BY rowid DESC LIMIT ?)",
-        (" AND ".join(map(matching.any_of, parts)), limit),
-    ).fetchone()
-    rest = oldest - 1 if counted == limit else 0
-    return min(newest, int(counted) + rest + count_stale(db))
-
-
-def _source(db: sqlite3.Connection, asked: Query, tier: int) -> tuple[str, str, tuple[str, ...]]:
-    """The table that names the candidates, the condition on it and its parameters."""
-    expressions = [*map(matching.any_of, _parts(db, asked))]
-    if tier == 1 and len(asked.words) > 1 and (gaps := matching.gaps(asked.whole)):
-        expressions.append(matching.all_of(gaps[:CONSTRAINTS]))
-    if not expressions:
-        return "text", "TRUE", ()
-    return "posting", "posting MATCH ?", (" AND ".join(expressions),)
-
-
-def _parts(db: sqlite3.Connection, asked: Query) -> list[list[str]]:
-    """For each word of the query that is in few enough words, those words."""
+def parts(db: sqlite3.Connection, asked: Query) -> Parts:
+    """For each word of the query that is in few enough words of the vocabulary, those words."""
     found = (_words_with(db, matching.probe(word)) for word in asked.words[:CONSTRAINTS])
     return [words for words in found if words]
 
@@ -102,6 +59,50 @@ def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
     )
     found = [word for (word,) in rows] or [part]
     return found if len(found) <= WORDS else []
+
+
+def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Row]:
+    """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
+    source, holds, grams = _source(asked, parts, tier)
+    instr = ["instr(text.folded, ?)"] * len(asked.words)
+    condition, needles = (
+        ("instr(text.folded, ?)", (asked.whole,))
+        if tier == 1
+        else (" AND ".join(["NOT instr(text.folded, ?)", *instr]), (asked.whole, *asked.words))
+    )
+    filed = db.execute(
+        f"SELECT {_ROW} FROM {source} AS found CROSS JOIN note ON note.id = found.rowid "
+        "CROSS JOIN text ON text.id = found.rowid "
+        f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {condition} ORDER BY found.rowid DESC",
+        (*grams, before, *needles),
+    )
+    stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
+    return heapq.merge(map(Row._make, filed), map(Row._make, stale), key=lambda row: -row.id)
+
+
+def count_matches(db: sqlite3.Connection, parts: Parts) -> int:
+    """Exact up to some thousands, else the most there can be: counting on would cost more than it tells."""
+    newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
+    if not parts:
+        return newest
+    limit = COUNTING // sum(map(len, parts))
+    counted, oldest = db.execute(
+        "SELECT count(*), min(rowid) FROM "
+        "(SELECT rowid FROM posting WHERE posting MATCH ? ORDER BY rowid DESC LIMIT ?)",
+        (" AND ".join(map(matching.any_of, parts)), limit),
+    ).fetchone()
+    rest = oldest - 1 if counted == limit else 0
+    return min(newest, int(counted) + rest + count_stale(db))
+
+
+def _source(asked: Query, parts: Parts, tier: int) -> tuple[str, str, tuple[str, ...]]:
+    """The table that names the candidates, the condition on it and its parameters."""
+    expressions = [*map(matching.any_of, parts)]
+    if tier == 1 and len(asked.words) > 1 and (gaps := matching.gaps(asked.whole)):
+        expressions.append(matching.all_of(gaps[:CONSTRAINTS]))
+    if not expressions:
+        return "text", "TRUE", ()
+    return "posting", "posting MATCH ?", (" AND ".join(expressions),)
 
 
 def paths_with(

@@ -76,7 +76,9 @@ class Upkeep:
     @contextmanager
     def session(self) -> Iterator[Session]:
         with self._noisy(), walk.opened(self._root) as root, self._catalog.connected() as db:
-            yield Session(db, root, self._freshen(db, root))
+            as_of = self._freshen(db, root)
+            with catalog.snapshot(db):
+                yield Session(db, root, as_of)
 
     def touch(self, paths: set[str]) -> None:
         with self._guard:

@@ -118,7 +118,8 @@ def _sort(entries: Iterator["os.DirEntry[str]"], prefix: str, found: dict[str, K
 
 
 def _key(status: os.stat_result) -> Key | None:
-    if not S_ISREG(status.st_mode) or status.st_nlink != 1:
+    # No name at all: it was replaced since it was opened, and is still a whole note.
+    if not S_ISREG(status.st_mode) or status.st_nlink > 1:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino & _SIGNED, status.st_ctime_ns
 
