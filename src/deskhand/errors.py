@@ -12,7 +12,8 @@
     ├── SendFailed            the provider said no: certainly not sent
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
-    │   └── TimedOut
+    │   ├── TimedOut
+    │   └── BackendFailed     it answered, with a failure of its own
     ├── BadConfig             a setting is missing, unknown or malformed
     └── Internal              our fault or the machine's; has a reference id that is in the log
 
@@ -141,6 +142,10 @@ class Unavailable(DeskError):
 
 class TimedOut(Unavailable):
     error_type = "timeout_error"
+
+
+class BackendFailed(Unavailable):
+    error_type = "backend_error"
 
 
 class BadConfig(DeskError):
