@@ -25,6 +25,17 @@ TOKEN = "a-token-for-tests"
 Connect = Callable[[], AbstractAsyncContextManager[Client]]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--scale", type=int, default=1, help="so many times longer: how `run.py torture` runs hostile tests"
+    )
+
+
+@pytest.fixture
+def scale(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--scale"))
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from requirements import requirement
 
 from deskhand.errors import InvalidInput, Unreadable
 from deskhand.notes import frontmatter as fm
@@ -173,6 +174,7 @@ notes = st.one_of(
 # --- the four promises ---
 
 
+@requirement("notes:round-trip")
 @often
 @given(mappings, bodies)
 def test_what_was_rendered_is_read_back(frontmatter, body):
@@ -183,6 +185,7 @@ def test_what_was_rendered_is_read_back(frontmatter, body):
     assert note.warning is None
 
 
+@requirement("notes:bytes-kept")
 @often
 @given(written_notes().filter(lambda note: note[1]), st.data(), values)
 def test_changing_one_key_leaves_every_other_byte_alone(note, data, value):
@@ -200,6 +203,7 @@ def test_changing_one_key_leaves_every_other_byte_alone(note, data, value):
     assert exact(parse(changed).frontmatter) == exact(parse(text).frontmatter | {name: value})
 
 
+@requirement("notes:bytes-kept")
 @often
 @given(notes)
 def test_rewriting_what_is_there_already_is_the_identity(text):
@@ -225,6 +229,7 @@ def test_a_rewritten_note_says_exactly_what_was_asked(text, added, body, data):
     assert lf(note.body) == lf(body)
 
 
+@requirement("notes:bytes-kept")
 @often
 @given(written_notes().filter(lambda note: note[1]), st.data())
 def test_a_removed_key_loses_its_own_lines_only(note, data):

@@ -210,7 +210,7 @@ async def test_a_name_that_may_mean_two_files_is_refused(notes: Client, home: Ho
 
 
 @requirement("notes:swapped-links")
-def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Home, trapped: Path) -> None:
+def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Home, trapped: Path, scale: int) -> None:
     """Another thread turns a folder into a link to a guarded one and back, as fast as it can."""
     before = guarded(home, trapped)
     folder = home.vault / "Swap"
@@ -233,7 +233,7 @@ def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Ho
     swapper.start()
     outcomes = {"done": 0, "refused": 0}
     try:
-        for number in range(1500):
+        for number in range(1500 * scale):
             try:
                 desk.vault.write(f"Swap/n{number % 5}.md", {}, "forged")
                 desk.vault.move(f"Swap/n{number % 5}.md", f"Swap/m{number}.md")

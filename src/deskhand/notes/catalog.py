@@ -6,7 +6,6 @@ tables that no row has any more is dead, since a contentless table cannot delete
 """
 
 import fcntl
-import heapq
 import json
 import os
 import sqlite3
@@ -17,20 +16,16 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import NamedTuple
 
 from deskhand.errors import Unreadable
-from deskhand.notes import frontmatter, matching
-from deskhand.notes.matching import Query, fold, marks_of, without_nul
+from deskhand.notes import frontmatter
+from deskhand.notes.matching import fold, pairs, words_of
 from deskhand.notes.walk import Key, look, read
 
 VERSION = 1
 RACY_NS = 2_000_000_000
-COUNTED = 5_000
-READ_TO_COUNT = 500
 BUSY_SECONDS = 30
 KEPT_OPEN = 4
-END = "\U0010ffff"
 
 _MARKS = string.punctuation.replace("'", "''").replace('"', '""')
 _TABLES = f"""
@@ -45,28 +40,17 @@ CREATE TABLE text(id INTEGER PRIMARY KEY, folded TEXT NOT NULL);
 CREATE INDEX stale_by_id ON note(id) WHERE stale;
 CREATE INDEX stale_by_path ON note(path) WHERE stale;
 CREATE TABLE prop(key TEXT, value TEXT, path TEXT, PRIMARY KEY (key, value, path)) WITHOUT ROWID;
+CREATE TABLE word(id INTEGER PRIMARY KEY, text TEXT NOT NULL UNIQUE);
+CREATE VIRTUAL TABLE posting USING fts5(
+    text, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '{_MARKS}'");
 CREATE VIRTUAL TABLE tri USING fts5(
     text, content='', columnsize=0, detail=none, tokenize='trigram case_sensitive 1');
-CREATE VIRTUAL TABLE mark USING fts5(
+CREATE VIRTUAL TABLE pair USING fts5(
     text, content='', columnsize=0, detail=none, tokenize="ascii tokenchars '{_MARKS}'");
-INSERT INTO tri(tri, rank) VALUES ('hashsize', 8388608);
-INSERT INTO mark(mark, rank) VALUES ('hashsize', 4194304);
+INSERT INTO posting(posting, rank) VALUES ('hashsize', 33554432);
 PRAGMA user_version = {VERSION};
 """
-_ROW = "note.id, note.path, mtime_ns, size, inode, ctime_ns, stale"
-
-
-class Row(NamedTuple):
-    id: int
-    path: str
-    mtime_ns: int
-    size: int
-    inode: int
-    ctime_ns: int
-    stale: int
-
-    def is_filed_as(self, key: Key) -> bool:
-        return not self.stale and key == (self.mtime_ns, self.size, self.inode, self.ctime_ns)
+_KEY = "mtime_ns = ?, size = ?, inode = ?, ctime_ns = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,9 +230,6 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("COMMIT")
 
 
-# What is there
-
-
 def differences(db: sqlite3.Connection, found: dict[str, Key], below: str = "") -> dict[str, Key | None]:
     """What differs between `found`, which is used up, and the rows of that folder. Racy rows count as changed."""
     changes: dict[str, Key | None] = {}
@@ -277,20 +258,24 @@ def note_changes(db: sqlite3.Connection, root: int, changes: Mapping[str, Key | 
     for path, seen in changes.items():
         # It may have come back since the scan that missed it.
         if key := seen or look(root, path):
-            db.execute(
-                "INSERT INTO note(path, mtime_ns, size, inode, ctime_ns) VALUES (?, ?, ?, ?, ?) "
-                "ON CONFLICT (path) DO UPDATE SET stale = 1",
-                (path, *key),
-            )
+            note_change(db, path, key)
         else:
             _forget(db, path)
 
 
+def note_change(db: sqlite3.Connection, path: str, key: Key) -> None:
+    db.execute(
+        "INSERT INTO note(path, mtime_ns, size, inode, ctime_ns) VALUES (?, ?, ?, ?, ?) "
+        "ON CONFLICT (path) DO UPDATE SET stale = 1",
+        (path, *key),
+    )
+
+
 def clear(db: sqlite3.Connection) -> None:
     """Forget everything, the dead versions too."""
-    for table in ("tri", "mark"):
+    for table in ("posting", "tri", "pair"):
         db.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
-    for table in ("prop", "text", "note"):
+    for table in ("prop", "text", "word", "note"):
         db.execute(f"DELETE FROM {table}")
     db.execute("DELETE FROM sqlite_sequence")
     db.execute("UPDATE state SET generation = lower(hex(randomblob(4))), versions = 0")
@@ -298,6 +283,7 @@ def clear(db: sqlite3.Connection) -> None:
 
 def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
     """Put the texts in. What another process has filed in the meantime is left as it is."""
+    words: set[str] = set()
     for filing in filings:
         row = db.execute("SELECT id, digest FROM note WHERE path = ? AND stale", (filing.path,)).fetchone()
         if row is None:
@@ -305,35 +291,44 @@ def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
         if filing.key is None:
             _forget(db, filing.path)
         elif row[1] == filing.digest:
-            db.execute(
-                "UPDATE note SET mtime_ns = ?, size = ?, inode = ?, ctime_ns = ?, racy = ?, stale = 0 WHERE id = ?",
-                (*filing.key, filing.racy, row[0]),
-            )
+            db.execute(f"UPDATE note SET {_KEY}, racy = ?, stale = 0 WHERE id = ?", (*filing.key, filing.racy, row[0]))
         else:
-            new_id = row[0] if row[1] is None else None
-            _forget(db, filing.path)
-            _insert(db, filing, filing.key, new_id)
+            if row[1] is not None:
+                _forget(db, filing.path)
+                note_change(db, filing.path, filing.key)
+            words |= _insert(db, filing, filing.key)
+    _learn(db, words)
 
 
-def _insert(db: sqlite3.Connection, filing: Filing, key: Key, new_id: int | None) -> None:
+def _insert(db: sqlite3.Connection, filing: Filing, key: Key) -> set[str]:
+    """File the text under its row's id; returns its words."""
     text = filing.text
-    number = db.execute(
-        "INSERT INTO note(id, path, mtime_ns, size, inode, ctime_ns, racy, stale, digest, props) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?, ?)",
-        (
-            *(new_id, filing.path, *key, filing.racy, filing.digest),
-            json.dumps(sorted(text.properties)) if text.properties else None,
-        ),
-    ).lastrowid
+    props = json.dumps(sorted(text.properties)) if text.properties else None
+    ((number,),) = db.execute(
+        f"UPDATE note SET {_KEY}, racy = ?, stale = 0, digest = ?, props = ? WHERE path = ? RETURNING id",
+        (*key, filing.racy, filing.digest, props, filing.path),
+    ).fetchall()
     folded = text.folded(filing.path)
+    words, gaps = words_of(folded)
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
-    db.execute("INSERT INTO tri(rowid, text) VALUES (?, ?)", (number, without_nul(folded)))
-    db.execute("INSERT INTO mark(rowid, text) VALUES (?, ?)", (number, marks_of(without_nul(folded))))
+    db.execute("INSERT INTO posting(rowid, text) VALUES (?, ?)", (number, " ".join(words | gaps)))
     db.executemany(
         "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)",
         ((name, value, filing.path) for name, value in text.properties),
     )
     db.execute("UPDATE state SET versions = versions + 1")
+    return words
+
+
+def _learn(db: sqlite3.Connection, words: Iterable[str]) -> None:
+    """Take the words that are new into the vocabulary."""
+    known = db.execute("SELECT max(id) FROM word").fetchone()[0] or 0
+    db.executemany("INSERT OR IGNORE INTO word(text) VALUES (?)", ((word,) for word in words))
+    new = db.execute("SELECT id, text FROM word WHERE id > ?", (known,)).fetchall()
+    db.executemany("INSERT INTO tri(rowid, text) VALUES (?, ?)", new)
+    db.executemany(
+        "INSERT INTO pair(rowid, text) VALUES (?, ?)", ((number, " ".join(pairs(word))) for number, word in new)
+    )
 
 
 def _forget(db: sqlite3.Connection, path: str) -> None:
@@ -364,91 +359,3 @@ def generation(db: sqlite3.Connection) -> str:
 
 def versions(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT versions FROM state").fetchone()[0])
-
-
-# What is asked
-
-
-def candidates(db: sqlite3.Connection, asked: Query, tier: int, before: int) -> Iterator[Row]:
-    """Every note that matches by the tables or is stale, below the id `before`, newest first."""
-    source, parameters = _source(db, asked, tier)
-    condition, needles = _condition(asked, tier)
-    filed = db.execute(
-        f"SELECT {_ROW} FROM ({source} AND rowid < ? ORDER BY rowid DESC) AS found "
-        "CROSS JOIN note ON note.id = found.rowid CROSS JOIN text ON text.id = found.rowid "
-        f"WHERE NOT stale AND {condition}",
-        (*parameters, before, *needles),
-    )
-    stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
-    return heapq.merge(map(Row._make, filed), map(Row._make, stale), key=lambda row: -row.id)
-
-
-def _source(db: sqlite3.Connection, asked: Query, tier: int) -> tuple[str, tuple[str, ...]]:
-    """SQL, and its parameters, for the ids of notes that may match, from the table that knows best."""
-    texts = asked.words if tier == 2 else (asked.whole,)
-    sources = [
-        (f"SELECT rowid FROM {table} WHERE {table} MATCH ?", (expression,))
-        for table, expression in (("mark", matching.marks(texts)), ("tri", matching.trigrams(texts)))
-        if expression
-    ]
-    if not sources:
-        return "SELECT id AS rowid FROM note WHERE TRUE", ()
-    return min(sources, key=lambda source: _depth(db, *source)) if len(sources) > 1 else sources[0]
-
-
-def _depth(db: sqlite3.Connection, source: str, parameters: tuple[str, ...]) -> int:
-    """The id that so many candidates reach down to. The lower, the fewer candidates there are in all."""
-    row = db.execute(f"{source} ORDER BY rowid DESC LIMIT 1 OFFSET {READ_TO_COUNT}", parameters).fetchone()
-    return row[0] if row else 0
-
-
-def _condition(asked: Query, tier: int) -> tuple[str, tuple[str, ...]]:
-    if tier == 1:
-        return "instr(folded, ?)", (asked.whole,)
-    return " AND ".join(["NOT instr(folded, ?)", *["instr(folded, ?)"] * len(asked.words)]), (
-        asked.whole,
-        *asked.words,
-    )
-
-
-def count_matches(db: sqlite3.Connection, asked: Query) -> int:
-    """Exact for few candidates, else the most there can be: counting very many would cost more than it tells."""
-    source, parameters = _source(db, asked, 2)
-    newest = f"{source} ORDER BY rowid DESC LIMIT ?"
-    candidates, oldest = db.execute(f"SELECT count(*), min(rowid) FROM ({newest})", (*parameters, COUNTED)).fetchone()
-    if candidates > READ_TO_COUNT:
-        rest = oldest - 1 if candidates == COUNTED else 0
-        total = int(db.execute("SELECT count(*) FROM note").fetchone()[0])
-        return min(total, candidates + rest + count_stale(db))
-    condition = " AND ".join(["instr(folded, ?)"] * len(asked.words))
-    matches = db.execute(
-        f"SELECT count(*) FROM ({source}) AS found CROSS JOIN text ON text.id = found.rowid WHERE {condition}",
-        (*parameters, *asked.words),
-    )
-    return int(matches.fetchone()[0]) + count_stale(db)
-
-
-def paths_with(
-    db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str
-) -> Iterator[tuple[str, bool]]:
-    """In order of path: who has the field by the tables, and with True the stale notes, which may have it."""
-    if field is None:
-        every = db.execute("SELECT path FROM note WHERE path > ? AND path < ? ORDER BY path", (low, high))
-        return ((path, False) for (path,) in every)
-    filed = db.execute(
-        "SELECT path, 0 FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ? "
-        "AND NOT EXISTS (SELECT 1 FROM note WHERE note.path = prop.path AND stale) ORDER BY path",
-        (*field, low, high),
-    )
-    stale = db.execute("SELECT path, 1 FROM note WHERE stale AND path > ? AND path < ? ORDER BY path", (low, high))
-    return ((path, bool(unsure)) for path, unsure in heapq.merge(filed, stale))
-
-
-def count_paths(db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
-    if field is None:
-        every = db.execute("SELECT count(*) FROM note WHERE path > ? AND path < ?", (low, high))
-        return int(every.fetchone()[0])
-    having = db.execute(
-        "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?", (*field, low, high)
-    )
-    return int(having.fetchone()[0]) + count_stale(db)

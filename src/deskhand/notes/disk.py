@@ -9,6 +9,7 @@ import ctypes
 import errno
 import fcntl
 import os
+import secrets
 import signal
 import stat
 from collections.abc import Iterator
@@ -94,8 +95,8 @@ def _demand_ordinary(info: os.stat_result, name: str) -> None:
         raise NotFound(f"{name} is a folder, not a note")
     if not stat.S_ISREG(info.st_mode):
         raise Denied(f"{name} is not an ordinary file", reason="special")
-    if info.st_nlink != 1:
-        # Its other name may lie outside the vault or in a protected folder.
+    if info.st_nlink > 1:
+        # Its other name may lie outside the vault or in a protected folder. (No name: it was replaced meanwhile.)
         raise Denied(f"{name} is a hard link to another file", reason="hard_link", hint="make a copy of its own")
     if info.st_size > SIZE_LIMIT:
         raise Denied(f"{name} is too large for a note", reason="too_large", size=info.st_size, limit=SIZE_LIMIT)
@@ -128,14 +129,17 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: str)
             raise
         _replace_if(folder, temporary, name, expected)
         return
-    if not _settled_as(folder, temporary, expected):
-        _rename(folder, temporary, folder, name, _EXCHANGE)
-        if not _settled_as(folder, temporary, etag(data)):
-            # Somebody saved over ours meanwhile: his newest goes back; only what he replaced himself is dropped.
-            _rename(folder, temporary, folder, name, _EXCHANGE)
+    if _settled_as(folder, temporary, expected):
         os.unlink(temporary, dir_fd=folder)
-        raise _changed(name)
-    os.unlink(temporary, dir_fd=folder)
+        return
+    _rename(folder, temporary, folder, name, _EXCHANGE)
+    if _settled_as(folder, temporary, etag(data)):
+        os.unlink(temporary, dir_fd=folder)
+    else:
+        # Somebody saved into ours as well, in the moment it was in place: both of his versions stay.
+        aside = f"{name.removesuffix('.md')} (conflict {secrets.token_hex(4)}).md"
+        _rename(folder, temporary, folder, aside, _NO_REPLACE)
+    raise _changed(name)
 
 
 def _replace_if(folder: int, temporary: str, name: str, expected: str) -> None:

@@ -18,13 +18,13 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from deskhand.errors import FieldProblem, InvalidInput, Unavailable, printable
-from deskhand.notes import catalog, frontmatter, matching, walk
-from deskhand.notes.catalog import Row
+from deskhand.notes import catalog, frontmatter, lookup, matching, walk
+from deskhand.notes.lookup import Row
 from deskhand.notes.matching import Query, fold
 from deskhand.notes.upkeep import Session, Upkeep
 
 SCAN_BUDGET = 0.015
-BATCH = 250
+BATCH = 500
 NEWEST = (1 << 63) - 1
 
 _Answer = TypeVar("_Answer")
@@ -98,9 +98,11 @@ class Index:
                 raise _unusable(exc) from exc
             log.warning("The index of the notes is damaged (%s) and is made anew.", exc)
             self._upkeep.discard()
+        except OSError as exc:
+            raise _unusable(exc) from exc
         try:
             return attempt()
-        except sqlite3.DatabaseError as exc:
+        except (sqlite3.DatabaseError, OSError) as exc:
             raise _unusable(exc) from exc
 
 
@@ -112,15 +114,15 @@ def _unusable(error: Exception) -> Unavailable:
 
 
 def _listed(session: Session, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None) -> Page:
-    low, high = (f"{folder}/", f"{folder}0") if folder else ("", catalog.END)
+    low, high = (f"{folder}/", f"{folder}0") if folder else ("", lookup.END)
     stamp = _stamp("list", folder, wanted)
     (after,) = _position(cursor, stamp, (low,))
-    candidates = catalog.paths_with(session.db, wanted, after, high)
+    candidates = lookup.paths_with(session.db, wanted, after, high)
     found = (path for path, unsure in candidates if _is_there(session, path, wanted if unsure else None))
     hits = [Hit(path, None) for path in islice(found, _checked(limit))]
     if next(found, None) is None:
         return Page(hits, None, None, session.as_of)
-    total = catalog.count_paths(session.db, wanted, low, high)
+    total = lookup.count_paths(session.db, wanted, low, high)
     return Page(hits, _cursor(stamp, hits[-1].path), total, session.as_of)
 
 
@@ -145,7 +147,7 @@ def _found(session: Session, asked: Query, limit: int, cursor: str | None) -> Pa
     if len(page) <= limit:
         return Page(hits, None, None, session.as_of)
     last = page[limit - 1]
-    total = catalog.count_matches(session.db, asked)
+    total = lookup.count_matches(session.db, asked)
     return Page(hits, _cursor(stamp, last.tier, last.id), total, session.as_of)
 
 
@@ -167,7 +169,7 @@ class _Match:
 
 def _matches(session: Session, asked: Query, tier: int, before: int) -> Iterator[_Match]:
     for current in range(tier, 2 if len(asked.words) == 1 else 3):
-        for row in catalog.candidates(session.db, asked, current, before):
+        for row in lookup.candidates(session.db, asked, current, before):
             match = _verified(session, row, asked, current)
             if match and match.tier == current:
                 yield match

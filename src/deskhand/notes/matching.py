@@ -1,6 +1,7 @@
 """What matches a query and what is shown of it: text in, text out."""
 
 import operator
+import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,9 +12,13 @@ from deskhand.errors import FieldProblem, InvalidInput
 AROUND = 60
 LONG_VALUE = 200
 # More grams than this no longer thin out the candidates, they only cost time.
-GRAMS_PER_QUERY = 32
+GRAMS = 16
 # This many characters on either side of a gap are enough to tell most phrases apart.
-GAP = 2
+GAP = 3
+# A longer word is kept in pieces, each of which begins this long before the end of the one before it.
+PIECE = 64
+PROBE = 32
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f]")
 # The words that a number may turn into on its way from the source to its value text.
 _NUMERIC = frozenset("0123456789.e+-")
 
@@ -46,50 +51,57 @@ def query(text: str) -> Query:
     return Query(whole, tuple(whole.split()))
 
 
-def trigrams(texts: Iterable[str]) -> str:
-    """An FTS5 expression that holds for every note that contains all the texts; "" when nothing is known."""
-    found: dict[str, None] = {}
-    for text in texts:
-        known = without_nul(text)
-        found.update(dict.fromkeys(known[at : at + 3] for at in range(len(known) - 2)))
-    return _expression(found)
+def words_of(text: str) -> tuple[set[str], set[str]]:
+    """The words of a folded text, long ones in overlapping pieces, and the gaps between neighbours."""
+    listed = printing(text).split()
+    words = set(listed)
+    for word in [word for word in words if len(word) > PIECE]:
+        words.remove(word)
+        words.update(word[at : at + PIECE] for at in range(0, len(word) - PROBE, PROBE))
+    return words, set(_gaps(listed))
 
 
-def marks(texts: Iterable[str]) -> str:
-    """The same for what trigrams miss: words too short for one, and which word follows which."""
-    found: dict[str, None] = {}
-    for text in texts:
-        words = without_nul(text).split()
-        found |= dict.fromkeys(word for word in words if len(word) == 2 or (len(word) == 1 and not word.isascii()))
-        # The outer words may be parts of longer ones; what is next to the gap is known if they are long enough.
-        first, last = len(words[0]) < GAP, len(words) - (len(words[-1]) < GAP)
-        found |= dict.fromkeys(_gaps(words[first:last]))
-    return _expression(mark for mark in found if all(char > " " and char != "\x7f" for char in mark))
+def probe(word: str) -> str:
+    """What at least one piece of a word contains if the word contains `word`."""
+    return printing(word)[:PROBE]
 
 
-def marks_of(text: str) -> str:
-    """The tokens of a folded text for `marks`: its pairs of neighbours, non-ASCII characters and gaps."""
-    listed = text.split()
-    words = " ".join(set(listed))
-    found = set(map(operator.add, words, words[1:]))
-    if not words.isascii():
-        found.update(char for char in set(words) if not char.isascii())
-    found.update(_gaps(listed))
-    return " ".join(found)
+def gaps(whole: str) -> list[str]:
+    """The gaps that every text with this folded phrase has."""
+    words = printing(whole).split()
+    # The outer words may be parts of longer ones; what is next to the gap is known if they are long enough.
+    return [*_gaps(words[len(words[0]) < GAP : len(words) - (len(words[-1]) < GAP)])]
 
 
 def _gaps(words: Sequence[str]) -> Iterator[str]:
     return map("·".join, zip([word[-GAP:] for word in words], [word[:GAP] for word in words[1:]], strict=False))
 
 
-def without_nul(text: str) -> str:
-    """FTS5 stops reading at a NUL."""
-    return text.replace("\0", "\ufffd")
+def trigrams(text: str) -> list[str]:
+    return [text[at : at + 3] for at in range(len(text) - 2)][:GRAMS]
 
 
-def _expression(grams: Iterable[str]) -> str:
-    quoted = ['"' + gram.replace('"', '""') + '"' for gram in grams]
-    return " AND ".join(quoted[:GRAMS_PER_QUERY])
+def pairs(word: str) -> set[str]:
+    """What finds a word by one or two characters."""
+    return {*map(operator.add, word, word[1:]), *(char for char in word if not char.isascii())}
+
+
+def printing(text: str) -> str:
+    """The text without what a tokenizer would end a word at, apart from blanks."""
+    return _CONTROL.sub("\ufffd", text)
+
+
+def all_of(grams: Iterable[str]) -> str:
+    """An FTS5 expression."""
+    return " AND ".join(map(_quoted, grams))
+
+
+def any_of(words: Iterable[str]) -> str:
+    return f"({' OR '.join(map(_quoted, words))})"
+
+
+def _quoted(gram: str) -> str:
+    return '"' + gram.replace('"', '""') + '"'
 
 
 def may_hold(block: str, word: str) -> bool:

@@ -15,6 +15,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO that somebody named like a note must not block the open.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SIGNED = (1 << 63) - 1
+_ENDINGS = (".md", ".MD", ".Md", ".mD")
 
 
 @contextmanager
@@ -38,35 +39,44 @@ def scan(root: int, start: str = "", pause: Callable[[], None] = lambda: None) -
     if start and not all(map(visible, start.split("/"))):
         return {}
     found: dict[str, Key] = {}
-    if start and is_note(start) and (key := look(root, start)):
+    if is_note(start) and (key := look(root, start)):
         found[start] = key
     folders = [start]
     while folders:
         pause()
         folder = folders.pop()
         try:
-            with _folder(root, folder) as fd, os.scandir(fd) as entries:
-                _sort(entries, f"{folder}/" if folder else "", found, folders)
+            fd = _reach(root, folder)
         except OSError:
             continue  # gone, replaced by a link or not ours to read: nothing there to show
+        try:
+            with os.scandir(fd) as entries:
+                _sort(entries, f"{folder}/" if folder else "", found, folders)
+        except OSError:
+            continue
+        finally:
+            os.close(fd)
     return found
 
 
 def look(root: int, path: str) -> Key | None:
     folder, _, name = path.rpartition("/")
     try:
-        with _folder(root, folder) as fd:
-            return _key(os.stat(name, dir_fd=fd, follow_symlinks=False))
+        parent = _reach(root, folder)
     except OSError:
         return None
+    try:
+        return _key(os.stat(name, dir_fd=parent, follow_symlinks=False))
+    except OSError:
+        return None
+    finally:
+        os.close(parent)
 
 
 def read(root: int, path: str) -> tuple[bytes, Key] | None:
     """The note's bytes and the key it had before they were read; None when it is no note (any more)."""
-    folder, _, name = path.rpartition("/")
     try:
-        with _folder(root, folder) as parent:
-            file = os.open(name, _FILE, dir_fd=parent)
+        file = _open(root, path)
     except PermissionError:
         return (b"", key) if (key := look(root, path)) else None
     except OSError:
@@ -81,7 +91,7 @@ def read(root: int, path: str) -> tuple[bytes, Key] | None:
 
 
 def is_note(name: str) -> bool:
-    return name[-3:].lower() == ".md" and visible(name.rpartition("/")[2])
+    return name.endswith(_ENDINGS)
 
 
 def visible(name: str) -> bool:
@@ -98,7 +108,7 @@ def _sort(entries: Iterator["os.DirEntry[str]"], prefix: str, found: dict[str, K
             continue
         if entry.is_dir(follow_symlinks=False):
             folders.append(prefix + name)
-        elif name[-3:].lower() == ".md" and entry.is_file(follow_symlinks=False):
+        elif name.endswith(_ENDINGS):
             try:
                 key = _key(entry.stat(follow_symlinks=False))
             except FileNotFoundError:
@@ -115,25 +125,27 @@ def _key(status: os.stat_result) -> Key | None:
 
 def _content(file: int, size: int) -> bytes:
     data = os.read(file, size + 1)
-    while len(data) > size or (data and len(data) < size):
-        more = os.read(file, 1 << 20)
-        if not more:
-            break
+    while data and len(data) != size and (more := os.read(file, 1 << 20)):
         data += more
     return data
 
 
-@contextmanager
-def _folder(root: int, path: str) -> Iterator[int]:
-    """The folder's descriptor, reached without following any link."""
-    current = os.dup(root) if not path else root
+def _open(root: int, path: str) -> int:
+    folder, _, name = path.rpartition("/")
+    parent = _reach(root, folder)
     try:
-        for name in path.split("/") if path else ():
-            inner = os.open(name, _FOLDER, dir_fd=current)
-            if current != root:
-                os.close(current)
-            current = inner
-        yield current
+        return os.open(name, _FILE, dir_fd=parent)
     finally:
-        if current != root:
+        os.close(parent)
+
+
+def _reach(root: int, path: str) -> int:
+    """A descriptor of the folder, reached without following any link."""
+    current = os.dup(root)
+    for name in path.split("/") if path else ():
+        try:
+            inner = os.open(name, _FOLDER, dir_fd=current)
+        finally:
             os.close(current)
+        current = inner
+    return current

@@ -1,0 +1,124 @@
+"""Asking the catalog: what may match, in the order of the answer.
+
+The vocabulary has every word that occurs. A word of a query is looked up in it as a part of words, and what was
+found is looked up in the postings, so that a part of a word costs hardly more than a whole one.
+"""
+
+import heapq
+import sqlite3
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from deskhand.notes import matching
+from deskhand.notes.catalog import count_stale
+from deskhand.notes.matching import Query
+from deskhand.notes.walk import Key
+
+END = "\U0010ffff"
+COUNTED = 1000
+# What is in more words than this is in so many notes that going through the newest finds a page of them soon.
+WORDS = 128
+CONSTRAINTS = 8
+
+_ROW = "note.id, path, mtime_ns, size, inode, ctime_ns, stale"
+
+
+class Row(NamedTuple):
+    id: int
+    path: str
+    mtime_ns: int
+    size: int
+    inode: int
+    ctime_ns: int
+    stale: int
+
+    def is_filed_as(self, key: Key) -> bool:
+        return not self.stale and key == (self.mtime_ns, self.size, self.inode, self.ctime_ns)
+
+
+def candidates(db: sqlite3.Connection, asked: Query, tier: int, before: int) -> Iterator[Row]:
+    """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
+    source, holds, grams = _source(db, asked, tier)
+    instr = ["instr(text.folded, ?)"] * len(asked.words)
+    condition, needles = (
+        ("instr(text.folded, ?)", (asked.whole,))
+        if tier == 1
+        else (" AND ".join(["NOT instr(text.folded, ?)", *instr]), (asked.whole, *asked.words))
+    )
+    filed = db.execute(
+        f"SELECT {_ROW} FROM {source} AS found CROSS JOIN note ON note.id = found.rowid "
+        "CROSS JOIN text ON text.id = found.rowid "
+        f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {condition} ORDER BY found.rowid DESC",
+        (*grams, before, *needles),
+    )
+    stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
+    return heapq.merge(map(Row._make, filed), map(Row._make, stale), key=lambda row: -row.id)
+
+
+def count_matches(db: sqlite3.Connection, asked: Query) -> int:
+    """Exact for few, else the most there can be: counting very many would cost more than it tells."""
+    source, holds, grams = _source(db, asked, 2)
+    newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
+    if not grams:
+        return newest
+    counted, oldest = db.execute(
+        f"SELECT count(*), min(rowid) FROM "
+        f"(SELECT rowid FROM {source} WHERE {holds} ORDER BY rowid DESC LIMIT {COUNTED})",
+        grams,
+    ).fetchone()
+    rest = oldest - 1 if counted == COUNTED else 0
+    return min(newest, int(counted) + rest + count_stale(db))
+
+
+def _source(db: sqlite3.Connection, asked: Query, tier: int) -> tuple[str, str, tuple[str, ...]]:
+    """The table that names the candidates, the condition on it and its parameters."""
+    parts = [part for word in asked.words[:CONSTRAINTS] if (part := _words_with(db, matching.probe(word)))]
+    expressions = [matching.any_of(part) for part in parts]
+    if tier == 1 and len(asked.words) > 1 and (gaps := matching.gaps(asked.whole)):
+        expressions.append(matching.all_of(gaps[:CONSTRAINTS]))
+    if not expressions:
+        return "text", "TRUE", ()
+    return "posting", "posting MATCH ?", (" AND ".join(expressions),)
+
+
+def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
+    """The vocabulary's words with this part; none when they are too many, and one that occurs nowhere if none."""
+    if len(part) > 2:
+        table, grams = "tri", matching.all_of(matching.trigrams(part))
+    elif len(part) == 2 or not part.isascii():
+        table, grams = "pair", matching.all_of([part])
+    else:
+        return []
+    rows = db.execute(
+        f"SELECT word.text FROM {table} CROSS JOIN word ON word.id = {table}.rowid "
+        f"WHERE {table} MATCH ? AND instr(word.text, ?) LIMIT {WORDS + 1}",
+        (grams, part),
+    )
+    found = [word for (word,) in rows] or [part]
+    return found if len(found) <= WORDS else []
+
+
+def paths_with(
+    db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str
+) -> Iterator[tuple[str, bool]]:
+    """In order of path: who has the field by the tables, and with True the stale notes, which may have it."""
+    if field is None:
+        every = db.execute("SELECT path FROM note WHERE path > ? AND path < ? ORDER BY path", (low, high))
+        return ((path, False) for (path,) in every)
+    filed = db.execute(
+        "SELECT path, 0 FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ? "
+        "AND NOT EXISTS (SELECT 1 FROM note WHERE note.path = prop.path AND stale) ORDER BY path",
+        (*field, low, high),
+    )
+    stale = db.execute("SELECT path, 1 FROM note WHERE stale AND path > ? AND path < ? ORDER BY path", (low, high))
+    return ((path, bool(unsure)) for path, unsure in heapq.merge(filed, stale))
+
+
+def count_paths(db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
+    if field is None:
+        every = db.execute("SELECT count(*) FROM note WHERE path > ? AND path < ?", (low, high))
+        return int(every.fetchone()[0])
+    having = db.execute(
+        "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?", (*field, low, high)
+    )
+    return int(having.fetchone()[0]) + count_stale(db)
