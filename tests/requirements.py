@@ -37,7 +37,7 @@ REQUIREMENTS = {
     "index:disposable": "A deleted or damaged index costs time, never an answer.",
     "tasks:seed": "Tools, models, errors and life cycle are seed 003's, over HTTP on both databases.",
     "tasks:isolation": "Nobody sees, changes or counts another user's task.",
-    "tasks:identity": "Nobody is somebody by default: token's owner, or whom a proven service names, or the desk's user.",
+    "tasks:identity": "Nobody is somebody by default: a token's owner, whom a proven service names, the desk's user.",
     "tasks:validation": "A bad field is named with a suggestion before the backend is called.",
     "tasks:null-clears": "An explicit null clears; what is absent stays.",
     "tasks:log": "Each backend call is one log line with the seed's fields and no secret.",

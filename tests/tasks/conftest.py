@@ -143,5 +143,3 @@ async def refused(client: Client, name: str, /, meta: dict[str, Any] | None = No
 
 def fields(error: dict[str, Any]) -> set[str]:
     return {field["field"] for field in error["details"]["fields"]}
-
-

@@ -50,7 +50,7 @@ class Pauses:
 
 @asynccontextmanager
 async def backend_at(
-    home: Home, app: Any, *, user: str, timeout: float = 5, pause: Callable[[float], Any] | None = None
+    home: Home, app: Any, *, user: str, patience: float = 5, pause: Callable[[float], Any] | None = None
 ) -> AsyncIterator[Client]:
     """An MCP client whose server speaks to `app` (an ASGI application, or the URL of a real backend)."""
     desk = Desk(load(home.environment | {"DESKHAND_USER": user}).settings)
@@ -59,7 +59,7 @@ async def backend_at(
     else:
         http = httpx2.AsyncClient(base_url="http://backend", transport=httpx2.ASGITransport(app=app))
     token = home.environment["SERVICE_AUTH_TOKEN"]
-    desk.__dict__["tasks"] = TasksClient(http, token, timeout=timeout, retries=2, pause=pause or Pauses())
+    desk.__dict__["tasks"] = TasksClient(http, token, timeout=patience, retries=2, pause=pause or Pauses())
     try:
         async with Client(tasks_server(desk), mode="2026-07-28") as client:
             yield client
@@ -69,16 +69,17 @@ async def backend_at(
 
 @asynccontextmanager
 async def slow_proxy(target: str, hold_back: int) -> AsyncIterator[str]:
-    """Lets every request through to `target`, and keeps the first `hold_back` answers for itself."""
+    """Lets every request through to `target`, and keeps the answers on the first `hold_back` connections for itself."""
     host, port = target.removeprefix("http://").split(":")
-    held = iter(range(hold_back))
+    left = iter(range(hold_back))
 
     async def serve(client: Any) -> None:
+        silent = next(left, None) is not None
         async with client, await anyio.connect_tcp(host, int(port)) as backend, anyio.create_task_group() as group:
 
             async def answers() -> None:
                 async for data in backend:
-                    if next(held, None) is None:
+                    if not silent:
                         await client.send(data)
                 group.cancel_scope.cancel()
 

@@ -10,9 +10,9 @@ from conftest import TOKEN, Home
 from dirty_equals import IsInt, IsPartialDict, IsStr
 from mcp import Client
 from requirements import requirement
-from tasks.conftest import Service, fields, ok, refused
 
 from deskhand.tasks.models import TaskResponse
+from tasks.conftest import Service, fields, ok, refused
 
 pytestmark = pytest.mark.anyio
 

@@ -84,7 +84,6 @@ def tasks_api(opened: Store, service_token: str, now: Callable[[], datetime], zo
             DeskError: _refuse,
             RequestValidationError: _refuse_fields,
             HTTPException: _refuse_route,
-            Exception: _crash,
         },
     )
     identified = [Depends(backend.identify)]
@@ -102,7 +101,7 @@ def tasks_api(opened: Store, service_token: str, now: Callable[[], datetime], zo
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: _PROBLEM}
     app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
     app.add_api_route("/metrics", backend.metrics, response_model=None, response_class=Response)
-    app.add_middleware(_Measured, counts=backend.counts, seconds=backend.seconds)
+    app.add_middleware(_Seam, counts=backend.counts, seconds=backend.seconds)
     app.openapi = lambda: _openapi(app, generated)  # type: ignore[method-assign]
     generated = FastAPI.openapi.__get__(app)
     return app
@@ -233,8 +232,8 @@ class _Backend:
         return asked.model_copy(update={"due_date": due.resolve(asked.due_date, now, self._zone)})
 
 
-class _Measured:
-    """Counts what was answered, by route and status."""
+class _Seam:
+    """Around every request: a crash becomes an answer that tells nothing, and what was answered is counted."""
 
     def __init__(
         self, app: ASGIApp, counts: Counter[tuple[str, str, int]], seconds: defaultdict[tuple[str, str], float]
@@ -247,7 +246,7 @@ class _Measured:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, started = 500, perf_counter()
+        status, started = 0, perf_counter()
 
         async def watched(message: Message) -> None:
             nonlocal status
@@ -257,6 +256,11 @@ class _Measured:
 
         try:
             await self.app(scope, receive, watched)
+        except Exception as error:
+            if status:
+                raise
+            answer = await _crash(Request(scope), error)
+            await answer(scope, receive, watched)
         finally:
             # The route's own pattern: a path as it came would make a line for every id and every guess.
             route = getattr(scope.get("route"), "path", "none")
