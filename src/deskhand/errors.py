@@ -2,7 +2,8 @@
 
     DeskError
     ├── InvalidInput          what was asked is malformed; names the fields
-    │   └── Unreadable        what was found is malformed (YAML, encoding)
+    │   ├── Unreadable        what was found is malformed (YAML, encoding)
+    │   └── Contradiction     well-formed, but at odds with what is there
     ├── NotFound              no such note, mail, task, folder
     ├── Denied                not allowed: outside, protected, a link, too large
     │   ├── Exists            the destination is taken
@@ -82,6 +83,10 @@ class InvalidInput(DeskError):
 
 
 class Unreadable(InvalidInput):
+    pass
+
+
+class Contradiction(InvalidInput):
     pass
 
 

@@ -9,7 +9,7 @@ from tasks.doubles import Recorder, backend_at
 
 pytestmark = pytest.mark.anyio
 
-IDS = [0, -1, 2**63, 2**70, -(2**70), "1", "x", 1.5, 1.0, True, None, [], {}]
+IDS = [0, -1, 2**53, 2**63, 2**70, -(2**70), "1", "x", 1.5, True, None, [], {}]
 TEXTS = [5, 1.5, True, [], {}, "a\x00b", "\ud800"]
 TITLES = [*TEXTS, None, "", "   ", "\u2003", "x" * 201]
 DATES = [

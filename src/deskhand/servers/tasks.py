@@ -11,7 +11,7 @@ from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
-from pydantic import MISSING, BaseModel, Field, ValidationError
+from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 
 from deskhand.app import Desk
 from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response
@@ -28,6 +28,7 @@ from deskhand.tasks.models import (
     TaskResponse,
     Title,
     problems,
+    whole,
 )
 
 INSTRUCTIONS = """\
@@ -41,6 +42,7 @@ LARGEST_ANSWER = 7_500
 
 Caller = Context[None, Any]
 M = TypeVar("M", bound=BaseModel)
+Limit = Annotated[int, Field(strict=True, ge=1, le=LARGEST_PAGE), BeforeValidator(whole)]
 DueBefore = Annotated[Instant | None, Field(description="only tasks due before this")]
 DueAfter = Annotated[Instant | None, Field(description="only tasks due after this")]
 DueDate = Annotated[Instant | None, Field(description="ISO 8601 with an offset")]
@@ -67,7 +69,7 @@ def tasks_tools(desk: Desk) -> list[Tool]:
         due_after: DueAfter = None,
         q: Annotated[SearchText | None, Field(description="text in title or description")] = None,
         sort: Sort = "-created_at",
-        limit: Annotated[int, Field(strict=True, ge=1, le=LARGEST_PAGE)] = PAGE,
+        limit: Limit = PAGE,
         cursor: Annotated[str, Field(max_length=400, description="next_cursor of the page before")] | None = None,
     ) -> TaskList:
         """List the user's tasks, newest first: one page, how many there are, and the cursor to go on."""

@@ -18,13 +18,16 @@ from fastapi import Depends, FastAPI, Header, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from pydantic_core import to_json
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import __version__
 from deskhand.errors import (
     AuthRequired,
     Changed,
+    Contradiction,
     Denied,
     DeskError,
     Exists,
@@ -45,6 +48,7 @@ KEY_LIFE = timedelta(hours=24)
 """So long a create may be repeated under its key."""
 PURGE_EVERY = 1000
 STATUS: dict[type[DeskError], int] = {
+    Contradiction: 409,
     InvalidInput: 422,
     NotFound: 404,
     Changed: 412,
@@ -55,9 +59,18 @@ STATUS: dict[type[DeskError], int] = {
     Unavailable: 503,
 }
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
-IfMatch = Annotated[str | None, Header(max_length=1000, description='the ETag you saw, or "*"')]
+IfMatch = Annotated[str | None, Header(min_length=1, max_length=1000, description='the ETag you saw, or "*"')]
 Asked = TypeVar("Asked", NewTask, TaskChanges)
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
+
+
+class _Digits(StringConvertor):
+    """Keeps ids apart from the names beside them (/tasks/undo); how large one may be is the handler's to say."""
+
+    regex = "[0-9]+"
+
+
+register_url_convertor("digits", _Digits())
 
 
 class Problem(BaseModel):
@@ -126,11 +139,11 @@ class _Backend:
             ("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted),
             ("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults),
             ("POST", "/tasks/undo", self.undo, 200, models.Undone),
-            ("GET", "/tasks/{task_id}", self.get, 200, models.Task),
-            ("PUT", "/tasks/{task_id}", self.update, 200, models.Task),
-            ("PATCH", "/tasks/{task_id}", self.complete, 200, models.Task),
-            ("DELETE", "/tasks/{task_id}", self.delete, 204, None),
-            ("POST", "/tasks/{task_id}/restore", self.restore, 200, models.Task),
+            ("GET", "/tasks/{task_id:digits}", self.get, 200, models.Task),
+            ("PUT", "/tasks/{task_id:digits}", self.update, 200, models.Task),
+            ("PATCH", "/tasks/{task_id:digits}", self.complete, 200, models.Task),
+            ("DELETE", "/tasks/{task_id:digits}", self.delete, 204, None),
+            ("POST", "/tasks/{task_id:digits}/restore", self.restore, 200, models.Task),
         ]
 
     async def identify(self, request: Request) -> None:
@@ -263,7 +276,7 @@ class _Seam:
             await answer(scope, receive, watched)
         finally:
             # The route's own pattern: a path as it came would make a line for every id and every guess.
-            route = getattr(scope.get("route"), "path", "none")
+            route = getattr(scope.get("route"), "path_format", "none")
             method = scope["method"] if route != "none" else "any"
             self.counts[method, route, status] += 1
             self.seconds[method, route] += perf_counter() - started
@@ -293,8 +306,12 @@ async def _refuse_fields(request: Request, error: Exception) -> Response:
 
 async def _refuse_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for it
-    del request
-    return _problem(error.status_code, str(error.detail), headers=error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405:
+        # The router names the methods of one route; a path has several.
+        found = (route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE)
+        headers["allow"] = ", ".join(sorted({method for route in found for method in route.methods}))
+    return _problem(error.status_code, str(error.detail), headers=headers)
 
 
 async def _crash(request: Request, error: Exception) -> Response:
@@ -348,12 +365,12 @@ _PROBLEM: dict[str, Any] = {
 
 def _documented(method: str, path: str, status: int, answer: type[BaseModel] | None) -> dict[int | str, dict[str, Any]]:
     refusals = {401, 422, 503}
-    if "{task_id}" in path or path.endswith("/undo"):
+    if "{task_id" in path or path.endswith("/undo"):
         refusals.add(404)
-    if "{task_id}" in path and method in ("PUT", "PATCH", "DELETE"):
+    if "{task_id" in path and method in ("PUT", "PATCH", "DELETE"):
         refusals.add(412)
     if method in ("POST", "PUT", "PATCH"):
-        refusals.add(400)
+        refusals |= {400, 409}
     documented: dict[int | str, dict[str, Any]] = dict.fromkeys(sorted(refusals), _PROBLEM)
     documented[status] = {"description": "Done"} | ({"model": answer} if answer else {})
     return documented

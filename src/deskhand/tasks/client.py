@@ -159,9 +159,9 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one line 
             )
         case 404:
             return NotFound(message, hint="Use list_tasks to see the tasks there are")
-        case 409 | 412:
+        case 412:
             return Changed(message, hint="Read the task again, then decide")
-        case 422:
+        case 409 | 422:
             return InvalidInput(f"Input validation failed: {message}", fields=_fields(said))
         case 429:
             return RateLimited(message, hint="Try again later")

@@ -1,5 +1,6 @@
 """A task, what may be asked about tasks, and how a refused field is described: one set for wire, rows and tools."""
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
@@ -10,7 +11,8 @@ from pydantic_core import PydanticCustomError
 from deskhand.errors import FieldProblem, printable
 from deskhand.tasks import due, recurrence
 
-LARGEST_ID = 2**63 - 1
+LARGEST_ID = 2**53 - 1
+"""The largest whole number that every JSON reader keeps exactly."""
 TITLE_LENGTH = 200
 DESCRIPTION_LENGTH = 10_000
 NAME_LENGTH = 50
@@ -47,15 +49,21 @@ def _titled(text: Any) -> Any:
 
 
 def _one_line(name: str) -> str:
-    if not name.strip() or name != name.strip() or not name.isprintable():
+    if not re.fullmatch(_NAME, name):
         raise PydanticCustomError("name", "A name is one line without spaces around it")
     return name
+
+
+def whole(number: Any) -> Any:
+    # To JSON 5.0 is the integer 5.
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _one_of_each(labels: list[str]) -> list[str]:
     return list(dict.fromkeys(labels))
 
 
+_NAME = r"^[^\s\x00-\x1f](?:[^\x00-\x1f]*[^\s\x00-\x1f])?$"
 # The patterns say to a reader of the schema what the validators check.
 _SPOKEN = {"pattern": r"^[^\x00]*$"}
 _NOT_BLANK = {"pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"}
@@ -79,9 +87,7 @@ SearchText = Annotated[
 ]
 Name = Annotated[
     StrictStr,
-    Field(
-        min_length=1, max_length=NAME_LENGTH, json_schema_extra={"pattern": r"^[^\s\x00](?:[^\n\r\x00]*[^\s\x00])?$"}
-    ),
+    Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra={"pattern": _NAME}),
     AfterValidator(_one_line),
 ]
 Labels = Annotated[list[Name], Field(max_length=MOST_LABELS), AfterValidator(_one_of_each)]
@@ -97,10 +103,14 @@ Due = Annotated[
 ]
 RecurrenceRule = Annotated[
     StrictStr,
-    Field(max_length=recurrence.LONGEST, examples=["FREQ=WEEKLY;BYDAY=MO,TH"]),
+    Field(
+        max_length=recurrence.LONGEST,
+        examples=["FREQ=WEEKLY;BYDAY=MO,TH"],
+        json_schema_extra={"pattern": recurrence.USUAL},
+    ),
     BeforeValidator(recurrence.written),
 ]
-TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID)]
+TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(whole)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Sort = Literal["created_at", "-created_at", "due_date", "-due_date", "priority", "-priority"]
 

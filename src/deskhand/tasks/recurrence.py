@@ -26,6 +26,12 @@ _FORMS = {
     "BYMONTHDAY": r"-?(?:[1-9]|[12][0-9]|3[01])(?:,-?(?:[1-9]|[12][0-9]|3[01]))*",
     "BYMONTH": r"(?:[1-9]|1[0-2])(?:,(?:[1-9]|1[0-2]))*",
 }
+USUAL = (
+    r"^FREQ=(?:DAILY|WEEKLY|MONTHLY|YEARLY)(?:;INTERVAL=[1-9][0-9]?)?(?:;COUNT=[1-9][0-9]{0,2})?"
+    r"(?:;BYDAY=(?:MO|TU|WE|TH|FR|SA|SU)(?:,(?:MO|TU|WE|TH|FR|SA|SU))*)?"
+    r"(?:;BYMONTHDAY=(?:-1|[1-9]|1[0-9]|2[0-8]))?(?:;BYMONTH=(?:[1-9]|1[0-2]))?$"
+)
+"""What a schema can say of it in one pattern; parts in another order are taken too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from deskhand.errors import Changed, FieldProblem, InvalidInput, NotFound
+from deskhand.errors import Changed, Contradiction, FieldProblem, InvalidInput, NotFound
 from deskhand.store import Row, Transaction
 from deskhand.tasks import recurrence
 from deskhand.tasks.due import utc_text
@@ -77,7 +77,7 @@ def _insert(tx: Transaction, user: str, fields: Task, now: str) -> Task:
 def _repeated(tx: Transaction, user: str, key: Key) -> Task:
     row = tx.one("SELECT digest, answer FROM task_key WHERE user_id = ? AND name = ?", user, key.name)
     if row is None or row[0] != key.digest:
-        raise InvalidInput(
+        raise Contradiction(
             "this idempotency key was used for another task",
             fields=[FieldProblem("idempotency-key", "used before with another body", key.name, "Make a new key")],
         )
@@ -269,8 +269,8 @@ def _check(tx: Transaction, user: str, after: Task) -> None:
         raise _refused("parent_id", "This task has subtasks of its own", parent_id)
 
 
-def _refused(field: str, message: str, received: object) -> InvalidInput:
-    return InvalidInput(
+def _refused(field: str, message: str, received: object) -> Contradiction:
+    return Contradiction(
         "the task was not changed", fields=[FieldProblem(field, message, str(received), SUGGESTIONS[field])]
     )
 
