@@ -152,14 +152,14 @@ class TwoUsers(RuleBasedStateMachine):
 
 @requirement("tasks:model")
 @requirement("tasks:isolation")
-@pytest.mark.parametrize("steps", [15])
-def test_two_users_get_the_answers_of_a_model_over_both_doors(service: Service, steps: int) -> None:
+@pytest.mark.timeout(1200)
+def test_two_users_get_the_answers_of_a_model_over_both_doors(service: Service, scale: int) -> None:
     with anyio.from_thread.start_blocking_portal() as portal:
         run_state_machine_as_test(
             type("Bound", (TwoUsers,), {"service": service, "portal": portal}),
             settings=settings(
-                max_examples=3,
-                stateful_step_count=steps,
+                max_examples=2 * scale,
+                stateful_step_count=15,
                 deadline=None,
                 derandomize=True,
                 suppress_health_check=list(HealthCheck),

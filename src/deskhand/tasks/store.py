@@ -104,16 +104,18 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
     where, bound = conditions, values
     if wanted.cursor is not None:
         where, bound = f"{conditions} AND ({key}, id) {beyond} (?, ?)", [*values, *_position(wanted)]
+    # The total rides along: one statement less for each list.
     rows = tx.all(
-        f"SELECT {_WIRE}, {key} FROM task WHERE {_HERE}{where} ORDER BY {key} {direction}, id {direction} LIMIT ?",
-        *(user, *bound, wanted.limit + 1),
+        f"SELECT {_WIRE}, {key}, ({_KEPT[wanted.completed]}) FROM task WHERE {_HERE}{where} "
+        f"ORDER BY {key} {direction}, id {direction} LIMIT ?",
+        *(user, user, *bound, wanted.limit + 1),
     )
     more = len(rows) > wanted.limit
     if more:
         rows.pop()
     return {
         "tasks": [_from_wire(row) for row in rows],
-        "total": _total(tx, user, wanted, conditions, values),
+        "total": _total(tx, user, wanted, rows, conditions, values),
         "next_cursor": _cursor(wanted.sort, rows[-1]) if more else None,
     }
 
@@ -144,12 +146,22 @@ def _conditions(wanted: TaskFilter) -> tuple[str, list[Any]]:
     return "".join(f" AND {condition}" for condition, _ in asked), [value for _, value in asked]
 
 
-def _total(tx: Transaction, user: str, wanted: TaskFilter, conditions: str, values: Sequence[Any]) -> int:
+_KEPT = {
+    None: "SELECT unfinished + finished FROM task_total WHERE user_id = ?",
+    False: "SELECT unfinished FROM task_total WHERE user_id = ?",
+    True: "SELECT finished FROM task_total WHERE user_id = ?",
+}
+
+
+def _total(
+    tx: Transaction, user: str, wanted: TaskFilter, rows: Sequence[Row], conditions: str, values: Sequence[Any]
+) -> int:
     if len(values) > (wanted.completed is not None):
         row = tx.one(f"SELECT count(*) FROM task WHERE {_HERE}{conditions}", user, *values)
+    elif rows:
+        return int(rows[0][-1])
     else:
-        kept = {None: "unfinished + finished", False: "unfinished", True: "finished"}[wanted.completed]
-        row = tx.one(f"SELECT {kept} FROM task_total WHERE user_id = ?", user)
+        row = tx.one(_KEPT[wanted.completed], user)
     return int(row[0]) if row else 0
 
 
@@ -348,7 +360,7 @@ def _like(text: str) -> str:
 
 
 def _cursor(sort: str, row: Row) -> str:
-    return base64.urlsafe_b64encode(json.dumps([sort, row[-1], row[0]]).encode()).decode()
+    return base64.urlsafe_b64encode(json.dumps([sort, row[-2], row[0]]).encode()).decode()
 
 
 def _position(wanted: TaskFilter) -> tuple[Any, int]:
