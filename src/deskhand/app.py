@@ -67,6 +67,11 @@ class Desk:
             http = httpx2.AsyncClient(base_url="http://embedded", transport=transport)
         return TasksClient(http, token, timeout=settings.backend_timeout, retries=settings.backend_max_retries)
 
+    async def leave_tasks(self) -> None:
+        """Let go of the backend's connections; whoever needs them again gets new ones."""
+        if "tasks" in self.__dict__:
+            await self.__dict__.pop("tasks").close()
+
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 

@@ -162,7 +162,11 @@ async def test_the_whole_desk_has_tools_for_all_of_it(whole: Client) -> None:
         whole,
         "arrange_task",
         task_id=task["id"],
-        project="Home", labels=["x"], parent_id=parent["id"], due="tomorrow", recurrence="FREQ=DAILY",
+        project="Home",
+        labels=["x"],
+        parent_id=parent["id"],
+        due="tomorrow",
+        recurrence="FREQ=DAILY",
     )
     assert (arranged["project"], arranged["labels"], arranged["parent_id"]) == ("Home", ["x"], parent["id"])
     assert arranged["due_date"].endswith("T23:59:00.000000Z")

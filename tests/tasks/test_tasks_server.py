@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import TOKEN, Home
+from conftest import TOKEN, Home, http_client, http_server
 from dirty_equals import IsInt, IsPartialDict, IsStr
 from mcp import Client
 from requirements import requirement
@@ -223,6 +223,22 @@ async def test_without_a_backend_url_the_same_tools_work_in_one_process(embedded
     assert made["user_id"] == "ann"
     assert (await ok(embedded, "list_tasks"))["tasks"] == [made]
     assert (await ok(embedded, "list_tasks", meta={"user_id": "bob"}))["total"] == 0
+
+
+@requirement("tasks:identity")
+@requirement("tasks:embedded")
+async def test_a_users_own_token_is_that_user_whatever_else_is_named(home: Home) -> None:
+    token = home.command("token", "create", "ann").stdout.strip()
+    with http_server(home, "tasks") as address:
+        async with http_client(address, token, "2026-07-28") as ann, http_client(address, TOKEN, "legacy") as service:
+            made = await ok(ann, "create_task", title="mine", meta={"user_id": "bob"})
+            named = await ok(service, "list_tasks", meta={"user_id": "ann"})
+            others = await ok(service, "list_tasks", meta={"user_id": "bob"})
+            nobody = await refused(service, "list_tasks")
+
+    assert made["user_id"] == "ann"
+    assert (named["tasks"], others["tasks"]) == ([made], [])
+    assert nobody["error_type"] == "authentication_error"
 
 
 @requirement("tasks:embedded")

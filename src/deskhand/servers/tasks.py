@@ -206,7 +206,7 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         try:
             yield
         finally:
-            await desk.tasks.close()
+            await desk.leave_tasks()
 
     return DeskServer(
         "tasks",
