@@ -1,6 +1,7 @@
 """One contract for both databases."""
 
 import asyncio
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -72,6 +73,20 @@ async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbou
     assert isinstance(answers[20], KeyError)
     assert await store.read(count) == 20
     assert await store.read(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", 99)) is None
+
+
+@requirement("store:durable")
+async def test_a_commit_that_fails_is_told_and_the_next_one_succeeds(store: Store) -> None:
+    deferred = "DEFERRABLE INITIALLY DEFERRED"
+    await store.write(
+        lambda tx: tx.execute(f"CREATE TABLE part (thing INTEGER REFERENCES thing (id) {deferred}, name TEXT)")
+    )
+
+    with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError)):
+        await store.write(lambda tx: tx.execute("INSERT INTO part VALUES (404, 'of nothing')"))
+
+    assert await store.write(insert(1)) == 1
+    assert await store.read(lambda tx: tx.all("SELECT * FROM part")) == []
 
 
 async def test_many_rows_go_in_with_one_statement(store: Store) -> None:

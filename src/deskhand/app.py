@@ -5,7 +5,7 @@ import os
 import secrets
 import sys
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cached_property
@@ -13,13 +13,14 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
+from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NotFound, printable
 
 if TYPE_CHECKING:
     from deskhand.audit import Result
     from deskhand.config import Settings
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
+    from deskhand.tasks.client import TasksClient
 
 
 log = logging.getLogger("deskhand.desk")
@@ -48,6 +49,49 @@ class Desk:
         from deskhand.notes.vault import Vault
 
         return Vault(self.settings.vault, self.index_file)
+
+    @cached_property
+    def tasks(self) -> "TasksClient":
+        """The tasks backend: the configured one, else the one in this process."""
+        import httpx2
+
+        from deskhand.tasks.client import TasksClient
+
+        settings = self.settings
+        if settings.fastapi_base_url is not None:
+            http, token = httpx2.AsyncClient(base_url=settings.fastapi_base_url), self._service_token()
+        else:
+            # Nobody else can reach a backend in this process, so its token is nobody else's business.
+            token = secrets.token_urlsafe(32)
+            transport = httpx2.ASGITransport(app=self.tasks_api(token), raise_app_exceptions=False)
+            http = httpx2.AsyncClient(base_url="http://embedded", transport=transport)
+        return TasksClient(http, token, timeout=settings.backend_timeout, retries=settings.backend_max_retries)
+
+    async def leave_tasks(self) -> None:
+        """Let go of the backend's connections; whoever needs them again gets new ones."""
+        if "tasks" in self.__dict__:
+            await self.__dict__.pop("tasks").close()
+
+    def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
+        from deskhand.tasks.api import tasks_api
+
+        return tasks_api(self.store, token, self.now, self.settings.timezone)
+
+    async def owner_of_token(self, token: str) -> str | None:
+        """Whose own token this is; where the backend is another process, only that one knows."""
+        from deskhand.tasks import tokens
+
+        if self.settings.fastapi_base_url is not None:
+            return None
+        return await self.store.read(lambda tx: tokens.owner(tx, token))
+
+    def _service_token(self) -> str:
+        if self.settings.service_auth_token is None:
+            raise BadConfig(
+                "SERVICE_AUTH_TOKEN is not set",
+                hint="set it to the token that the tasks backend at FASTAPI_BASE_URL expects",
+            )
+        return self.settings.service_auth_token.get_secret_value()
 
     @property
     def index_file(self) -> Path:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import platformdirs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
@@ -41,6 +42,13 @@ def _database_url(url: SecretStr) -> SecretStr:
     if not re.match(r"(sqlite:///|postgres(ql)?://)\S", url.get_secret_value()):
         raise ValueError("not a SQLite or PostgreSQL URL")
     return url
+
+
+def _zone(name: str) -> str:
+    try:
+        return ZoneInfo(name).key
+    except (ValueError, OSError, ZoneInfoNotFoundError):
+        raise ValueError("not a time zone") from None
 
 
 def _not_blank(text: Any) -> Any:
@@ -101,6 +109,9 @@ class Settings(BaseModel):
     user: Annotated[Text | None, Option("user", "DESKHAND_USER", "a user id")] = Field(
         None, description="Whose tasks these are where the connection does not tell."
     )
+    timezone: Annotated[
+        Annotated[str, AfterValidator(_zone)], Option("timezone", "DESKHAND_TIMEZONE", "a zone such as Europe/Berlin")
+    ] = Field("UTC", description="Where the person's days begin: what today and 17:00 mean.")
     dev_mode: Annotated[Switch, Option("dev_mode", "DEV_MODE", "true or false")] = Field(
         False, description="Log what would be sent and send nothing."
     )
@@ -197,7 +208,7 @@ class Shown(NamedTuple):
 class Loaded:
     settings: Settings
     sources: Mapping[str, str]
-    """Where each field's value came from: `environment`, `config.toml` or `default`."""
+    """Where each field's value came from: `environment`, `.env`, `config.toml` or `default`."""
 
     def rows(self) -> Iterator[Shown]:
         for name, option in OPTIONS.items():
@@ -208,7 +219,8 @@ def sentence(name: str) -> str:
     return Settings.model_fields[name].description or ""
 
 
-def load(environment: Mapping[str, str] | None = None) -> Loaded:
+def load(environment: Mapping[str, str] | None = None, env_file: Path | None = None) -> Loaded:
+    """`env_file` is seed 003's `.env`: it may set that seed's options and no other one."""
     environment = os.environ if environment is None else environment
     home = environment.get("DESKHAND_HOME") or str(platformdirs.user_data_path("deskhand"))
     file = _expanded(Path(home)) / "config.toml"
@@ -222,7 +234,10 @@ def load(environment: Mapping[str, str] | None = None) -> Loaded:
             given[fields[key]], sources[fields[key]] = value, "config.toml"
         else:
             problems.append(_unknown(key, fields, "config.toml"))
+    beside = _read_env(env_file) if env_file else {}
     for name, option in OPTIONS.items():
+        if option.variable in beside:
+            given[name], sources[name] = beside[option.variable], ".env"
         if option.variable in environment:
             given[name], sources[name] = environment[option.variable], "environment"
     try:
@@ -236,6 +251,31 @@ def load(environment: Mapping[str, str] | None = None) -> Loaded:
             fields=problems,
         )
     return Loaded(settings, sources)
+
+
+_SEED_003 = frozenset(
+    {
+        "SERVICE_AUTH_TOKEN",
+        "FASTAPI_BASE_URL",
+        "MCP_LOG_LEVEL",
+        "MCP_SERVER_PORT",
+        "BACKEND_TIMEOUT",
+        "BACKEND_MAX_RETRIES",
+    }
+)
+
+
+def _read_env(file: Path) -> dict[str, str]:
+    """NAME=VALUE lines; other names are other programs' business."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
+    pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*", line) for line in lines)
+    found = {pair[1].upper(): re.sub(r"^(['\"])(.*)\1$", r"\2", pair[2]) for pair in pairs if pair}
+    return {name: value for name, value in found.items() if name in _SEED_003}
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -270,7 +310,7 @@ def _unknown(key: str, known: Any, where: str) -> FieldProblem:
 def _problem(given: Mapping[str, Any], sources: Mapping[str, str], details: Any) -> FieldProblem:
     name = str(details["loc"][0])
     option = OPTIONS[name]
-    where = option.variable if sources[name] == "environment" or name == "home" else option.key
+    where = option.variable if sources[name] in ("environment", ".env") or name == "home" else option.key
     received = "********" if _is_secret(name) else str(given[name])
     return FieldProblem(where, details["msg"].removeprefix("Value error, "), received, f"allowed: {option.form}")
 

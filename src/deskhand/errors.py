@@ -2,7 +2,8 @@
 
     DeskError
     ├── InvalidInput          what was asked is malformed; names the fields
-    │   └── Unreadable        what was found is malformed (YAML, encoding)
+    │   ├── Unreadable        what was found is malformed (YAML, encoding)
+    │   └── Contradiction     well-formed, but at odds with what is there
     ├── NotFound              no such note, mail, task, folder
     ├── Denied                not allowed: outside, protected, a link, too large
     │   ├── Exists            the destination is taken
@@ -12,7 +13,8 @@
     ├── SendFailed            the provider said no: certainly not sent
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
-    │   └── TimedOut
+    │   ├── TimedOut
+    │   └── BackendFailed     it answered, with a failure of its own
     ├── BadConfig             a setting is missing, unknown or malformed
     └── Internal              our fault or the machine's; has a reference id that is in the log
 
@@ -84,6 +86,10 @@ class Unreadable(InvalidInput):
     pass
 
 
+class Contradiction(InvalidInput):
+    pass
+
+
 class NotFound(DeskError):
     code = "not_found"
     error_type = "not_found_error"
@@ -141,6 +147,10 @@ class Unavailable(DeskError):
 
 class TimedOut(Unavailable):
     error_type = "timeout_error"
+
+
+class BackendFailed(Unavailable):
+    error_type = "backend_error"
 
 
 class BadConfig(DeskError):

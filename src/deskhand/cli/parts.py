@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,11 +26,12 @@ def group(commands: Any, name: str, text: str) -> Any:
 
 
 @contextmanager
-def opened_desk() -> "Iterator[Desk]":
+def opened_desk(*, env_file: bool = False) -> "Iterator[Desk]":
+    """`env_file`: seed 003's `.env` in the working directory is read too."""
     from deskhand.app import Desk
     from deskhand.config import load
 
-    desk = Desk(load().settings)
+    desk = Desk(load(env_file=Path(".env") if env_file else None).settings)
     try:
         yield desk
     finally:

@@ -6,7 +6,7 @@ from typing import Any
 
 from deskhand.cli.parts import command, opened_desk
 
-SERVERS = {"obsidian": "obsidian_server"}
+SERVERS = {"obsidian": "obsidian_server", "tasks": "tasks_server"}
 """Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
 
 
@@ -25,7 +25,7 @@ def _mcp(options: argparse.Namespace) -> None:
 
     from deskhand import log
 
-    with opened_desk() as desk:
+    with opened_desk(env_file=options.server == "tasks") as desk:
         log.configure(desk.settings.log_level)
         make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
         if options.http:

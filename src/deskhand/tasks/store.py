@@ -1,0 +1,382 @@
+"""The tasks' tables: each function is a piece of work in one transaction, on either database.
+
+Every statement on `task` names the user, so that another's task is simply not there. A task is the object that
+goes over the wire, made once from its row.
+"""
+
+import base64
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from deskhand.errors import Changed, Contradiction, FieldProblem, InvalidInput, NotFound
+from deskhand.store import Row, Transaction
+from deskhand.tasks import recurrence
+from deskhand.tasks.due import utc_text
+from deskhand.tasks.models import LARGEST_ID, PRIORITIES, SUGGESTIONS, NewTask, PriorityLevel, TaskChanges, TaskFilter
+
+Task = dict[str, Any]
+
+_WIRE = (
+    "id, title, description, completed, priority, due_date, created_at, updated_at, user_id, "
+    "project, labels, parent_id, recurrence, next_id, version"
+)
+_ALL = f"{_WIRE}, deleted_at, series_start, previous"
+_NAMES = tuple(_ALL.split(", "))
+_FIXED = ("id", "created_at", "updated_at", "user_id", "version", "previous")
+_MUTABLE = tuple(name for name in _NAMES if name not in _FIXED)
+_INSERT = (
+    f"INSERT INTO task ({', '.join(_MUTABLE)}, search, previous, user_id, created_at, updated_at, version) "
+    f"VALUES ({'?, ' * len(_MUTABLE)}?, '{{}}', ?, ?, ?, 1) RETURNING {_ALL}"
+)
+_UPDATE = (
+    f"UPDATE task SET {', '.join(f'{name} = ?' for name in _MUTABLE)}, search = ?, previous = ?, updated_at = ?, "
+    f"version = version + 1 WHERE user_id = ? AND id = ? RETURNING {_ALL}"
+)
+_HERE = "user_id = ? AND deleted_at IS NULL"
+
+
+class Key(NamedTuple):
+    """The name under which a create may be repeated, and what was asked under it."""
+
+    name: str
+    digest: str
+
+
+def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None) -> Task:
+    """A new task. Under a key that was used before nothing is made, and the first answer is given again."""
+    if key is None:
+        return _create(tx, user, new, now)
+    fresh = tx.execute(
+        "INSERT INTO task_key (user_id, name, digest, answer, created_at) VALUES (?, ?, ?, '', ?) "
+        "ON CONFLICT DO NOTHING",
+        *(user, key.name, key.digest, now),
+    )
+    if not fresh:
+        return _repeated(tx, user, key)
+    made = _create(tx, user, new, now)
+    tx.execute("UPDATE task_key SET answer = ? WHERE user_id = ? AND name = ?", json.dumps(made), user, key.name)
+    return made
+
+
+def _create(tx: Transaction, user: str, new: NewTask, now: str) -> Task:
+    fields = dict.fromkeys(_MUTABLE) | new.model_dump() | {"completed": False}
+    if new.parent_id is not None or new.recurrence is not None:
+        _check(tx, user, fields)
+    return _wire(_insert(tx, user, fields, now))
+
+
+def _insert(tx: Transaction, user: str, fields: Task, now: str) -> Task:
+    row = tx.one(_INSERT, *_values(fields), user, now, now)
+    assert row is not None  # noqa: S101 - INSERT … RETURNING returns
+    return _state(row)
+
+
+def _repeated(tx: Transaction, user: str, key: Key) -> Task:
+    row = tx.one("SELECT digest, answer FROM task_key WHERE user_id = ? AND name = ?", user, key.name)
+    if row is None or row[0] != key.digest:
+        raise Contradiction(
+            "this idempotency key was used for another task",
+            fields=[FieldProblem("idempotency-key", "used before with another body", key.name, "Make a new key")],
+        )
+    answer: Task = json.loads(row[1])
+    return answer
+
+
+def forget_keys(tx: Transaction, before: str) -> int:
+    return tx.execute("DELETE FROM task_key WHERE created_at < ?", before)
+
+
+def get(tx: Transaction, user: str, task_id: int) -> Task:
+    row = tx.one(f"SELECT {_WIRE} FROM task WHERE id = ? AND {_HERE}", task_id, user)
+    if row is None:
+        raise _missing(task_id)
+    return _from_wire(row)
+
+
+def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
+    """One page in a total order, how many there are in all, and where the next page begins."""
+    conditions, values = _conditions(wanted)
+    key = _SORT_KEYS[wanted.sort]
+    direction, beyond = ("DESC", "<") if wanted.sort.startswith("-") else ("ASC", ">")
+    where, bound = conditions, values
+    if wanted.cursor is not None:
+        where, bound = f"{conditions} AND ({key}, id) {beyond} (?, ?)", [*values, *_position(wanted)]
+    # The total rides along: one statement less for each list.
+    rows = tx.all(
+        f"SELECT {_WIRE}, {key}, ({_KEPT[wanted.completed]}) FROM task WHERE {_HERE}{where} "
+        f"ORDER BY {key} {direction}, id {direction} LIMIT ?",
+        *(user, user, *bound, wanted.limit + 1),
+    )
+    more = len(rows) > wanted.limit
+    if more:
+        rows.pop()
+    return {
+        "tasks": [_from_wire(row) for row in rows],
+        "total": _total(tx, user, wanted, rows, conditions, values),
+        "next_cursor": _cursor(wanted.sort, rows[-1]) if more else None,
+    }
+
+
+# A task without a due date comes last either way.
+_SORT_KEYS = {
+    "created_at": "created_at",
+    "-created_at": "created_at",
+    "due_date": "COALESCE(due_date, '~')",
+    "-due_date": "COALESCE(due_date, '')",
+    "priority": "priority",
+    "-priority": "priority",
+}
+
+
+def _conditions(wanted: TaskFilter) -> tuple[str, list[Any]]:
+    given: list[tuple[str, Any]] = [
+        ("completed = ?", wanted.completed),
+        ("priority = ?", wanted.priority and _rank(wanted.priority)),
+        ("due_date < ?", wanted.due_before),
+        ("due_date > ?", wanted.due_after),
+        ("project = ?", wanted.project),
+        ("parent_id = ?", wanted.parent_id),
+        ("replace(labels, ?, '') <> labels", wanted.label and f"\n{wanted.label}\n"),
+        ("search LIKE ? ESCAPE '!'", wanted.q and _like(_folded(wanted.q))),
+    ]
+    asked = [(condition, value) for condition, value in given if value is not None]
+    return "".join(f" AND {condition}" for condition, _ in asked), [value for _, value in asked]
+
+
+_KEPT = {
+    None: "SELECT unfinished + finished FROM task_total WHERE user_id = ?",
+    False: "SELECT unfinished FROM task_total WHERE user_id = ?",
+    True: "SELECT finished FROM task_total WHERE user_id = ?",
+}
+
+
+def _total(
+    tx: Transaction, user: str, wanted: TaskFilter, rows: Sequence[Row], conditions: str, values: Sequence[Any]
+) -> int:
+    if len(values) > (wanted.completed is not None):
+        row = tx.one(f"SELECT count(*) FROM task WHERE {_HERE}{conditions}", user, *values)
+    elif rows:
+        return int(rows[0][-1])
+    else:
+        row = tx.one(_KEPT[wanted.completed], user)
+    return int(row[0]) if row else 0
+
+
+def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: str, if_match: str | None) -> Task:
+    """What is absent stays; null clears."""
+    before = _locked(tx, user, task_id, if_match)
+    after = before | changes.model_dump()
+    _check(tx, user, after)
+    return _wire(_save(tx, before, after, now))
+
+
+def complete(tx: Transaction, user: str, task_id: int, completed: bool, now: str, if_match: str | None) -> Task:
+    """Completing a repeated task makes the next one; doing it again changes nothing."""
+    before = _locked(tx, user, task_id, if_match)
+    after = before | {"completed": completed}
+    if completed and not before["completed"] and before["next_id"] is None:
+        after["next_id"] = _follow(tx, before, now)
+    return _wire(_save(tx, before, after, now))
+
+
+def delete(tx: Transaction, user: str, task_id: int, now: str, if_match: str | None) -> None:
+    """Its subtasks go with it; `restore` brings all of them back."""
+    before = _locked(tx, user, task_id, if_match)
+    _save(tx, before, before | {"deleted_at": now}, now)
+    for row in tx.all(f"SELECT {_ALL} FROM task WHERE {_HERE} AND parent_id = ? ORDER BY id", user, task_id):
+        _save(tx, _state(row), _state(row) | {"deleted_at": now}, now)
+
+
+def restore(tx: Transaction, user: str, task_id: int, now: str) -> Task:
+    before = _locked(tx, user, task_id, None, deleted=True)
+    when = before["deleted_at"]
+    if when is None:
+        return _wire(before)
+    gone = tx.all(
+        f"SELECT {_ALL} FROM task WHERE user_id = ? AND parent_id = ? AND deleted_at = ? ORDER BY id",
+        *(user, task_id, when),
+    )
+    back = _save(tx, before, before | {"deleted_at": None}, now)
+    for row in gone:
+        _save(tx, _state(row), _state(row) | {"deleted_at": None}, now)
+    return _wire(back)
+
+
+def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str) -> dict[int, bool]:
+    """For each id whether there was such a task; all of it in one transaction."""
+    done = {}
+    # In one order for everybody: two at once wait for each other instead of for ever.
+    for task_id in sorted(set(task_ids)):
+        try:
+            match action:
+                case "complete" | "reopen":
+                    complete(tx, user, task_id, action == "complete", now, None)
+                case "delete":
+                    delete(tx, user, task_id, now, None)
+                case _:
+                    restore(tx, user, task_id, now)
+            done[task_id] = True
+        except NotFound:
+            done[task_id] = action == "delete" and _went(tx, user, task_id, now)
+    return done
+
+
+def _went(tx: Transaction, user: str, task_id: int, now: str) -> bool:
+    """Whether it was deleted a moment ago, as a subtask of one before it in the list."""
+    return tx.one("SELECT 1 FROM task WHERE user_id = ? AND id = ? AND deleted_at = ?", user, task_id, now) is not None
+
+
+def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
+    """Take back the user's last change: every task that it touched is again as it was before."""
+    rows = tx.all(
+        f"SELECT {_ALL} FROM task WHERE user_id = ? AND updated_at = "
+        f"(SELECT max(updated_at) FROM task WHERE user_id = ?) ORDER BY id{_lock(tx)}",
+        *(user, user),
+    )
+    states = [_state(row) for row in rows]
+    if not states or any(state["previous"] is None for state in states):
+        raise NotFound("there is nothing to undo", hint="only the last change can be undone, once")
+    restored, removed = [], []
+    for state in states:
+        previous = json.loads(state["previous"]) or {"deleted_at": now}
+        after = _save(tx, state, state | previous, now, undoing=True)
+        if after["deleted_at"] is None:
+            restored.append(_wire(after))
+        else:
+            removed.append(after["id"])
+    return {"restored": restored, "removed": removed}
+
+
+def _follow(tx: Transaction, before: Task, now: str) -> int | None:
+    if before["recurrence"] is None:
+        return None
+    rule = recurrence.parse(before["recurrence"])
+    start, due = (datetime.fromisoformat(before[name]) for name in ("series_start", "due_date"))
+    following = recurrence.following(rule, start, max(due, datetime.fromisoformat(now)))
+    if following is None:
+        return None
+    fields = before | {"completed": False, "due_date": utc_text(following), "next_id": None}
+    return int(_insert(tx, before["user_id"], fields, now)["id"])
+
+
+def _check(tx: Transaction, user: str, after: Task) -> None:
+    """What one field says about another."""
+    if after["recurrence"] is None:
+        after["series_start"] = None
+    elif after["due_date"] is None:
+        raise _refused("recurrence", "A repeated task needs a due date", after["recurrence"])
+    else:
+        after["series_start"] = after["series_start"] or after["due_date"]
+    if (parent_id := after["parent_id"]) is None:
+        return
+    row = tx.one(f"SELECT parent_id FROM task WHERE id = ? AND {_HERE}", parent_id, user)
+    if row is None:
+        raise _refused("parent_id", "There is no such task", parent_id)
+    if row[0] is not None or parent_id == after.get("id"):
+        raise _refused("parent_id", "A subtask has no subtasks of its own", parent_id)
+    if "id" in after and tx.one(f"SELECT 1 FROM task WHERE {_HERE} AND parent_id = ?", user, after["id"]):
+        raise _refused("parent_id", "This task has subtasks of its own", parent_id)
+
+
+def _refused(field: str, message: str, received: object) -> Contradiction:
+    return Contradiction(
+        "the task was not changed", fields=[FieldProblem(field, message, str(received), SUGGESTIONS[field])]
+    )
+
+
+def _locked(tx: Transaction, user: str, task_id: int, if_match: str | None, *, deleted: bool = False) -> Task:
+    """The task as it stands until this transaction ends, if it is still the version the caller saw."""
+    row = tx.one(f"SELECT {_ALL} FROM task WHERE id = ? AND user_id = ?{_lock(tx)}", task_id, user)
+    state = _state(row) if row else None
+    if state is None or (state["deleted_at"] is not None and not deleted):
+        raise _missing(task_id)
+    if if_match is not None and if_match.strip() != "*":
+        tags = {tag.strip() for tag in if_match.split(",")}
+        if etag(state) not in tags:
+            raise Changed("the task was changed meanwhile", hint="read it again, then decide", version=state["version"])
+    return state
+
+
+def _lock(tx: Transaction) -> str:
+    return " FOR UPDATE" if tx.dialect == "postgresql" else ""
+
+
+def _save(tx: Transaction, before: Task, after: Task, now: str, *, undoing: bool = False) -> Task:
+    changed = {name: before[name] for name in _MUTABLE if before[name] != after[name]}
+    if not changed:
+        return before
+    previous = None if undoing else json.dumps(changed)
+    row = tx.one(_UPDATE, *_values(after), previous, now, before["user_id"], before["id"])
+    assert row is not None  # noqa: S101 - the row is locked
+    return _state(row)
+
+
+def etag(task: Task) -> str:
+    return f'"{task["version"]}"'
+
+
+def _missing(task_id: int) -> NotFound:
+    return NotFound(f"there is no task {task_id}", hint="list_tasks shows the tasks there are", task_id=task_id)
+
+
+def _values(fields: Task) -> list[Any]:
+    """What the row keeps, in the order of the statements, with the text that searches look into."""
+    labels = "".join(f"\n{label}" for label in fields["labels"])
+    kept = fields | {"priority": _rank(fields["priority"]), "labels": f"{labels}\n" if labels else ""}
+    return [*(kept[name] for name in _MUTABLE), _folded(f"{fields['title']}\n{fields['description'] or ''}")]
+
+
+def _from_wire(row: Row) -> Task:
+    task = dict(zip(_NAMES, row[:15], strict=False))
+    task["completed"] = bool(task["completed"])
+    task["priority"] = PRIORITIES[task["priority"]]
+    task["labels"] = task["labels"].split("\n")[1:-1]
+    return task
+
+
+def _state(row: Row) -> Task:
+    return _from_wire(row) | dict(zip(_NAMES[15:], row[15:], strict=True))
+
+
+def _wire(state: Task) -> Task:
+    return {name: state[name] for name in _NAMES[:15]}
+
+
+def _rank(priority: PriorityLevel) -> int:
+    return PRIORITIES.index(priority)
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _like(text: str) -> str:
+    for special in "!%_":
+        text = text.replace(special, f"!{special}")
+    return f"%{text}%"
+
+
+def _cursor(sort: str, row: Row) -> str:
+    return base64.urlsafe_b64encode(json.dumps([sort, row[-2], row[0]]).encode()).decode()
+
+
+def _position(wanted: TaskFilter) -> tuple[Any, int]:
+    try:
+        found = json.loads(base64.b64decode(wanted.cursor or "", altchars=b"-_", validate=True))
+    except (ValueError, RecursionError):
+        found = None
+    place: tuple[Any, int] = (None, 0)
+    match found:
+        case [wanted.sort, int(key), int(task_id)] if "priority" in wanted.sort and 0 <= key < len(PRIORITIES):
+            place = key, task_id
+        case [wanted.sort, str(key), int(task_id)] if "priority" not in wanted.sort and key.isprintable():
+            place = key, task_id
+    if not 0 < place[1] <= LARGEST_ID:
+        raise InvalidInput(
+            "this cursor is not one of ours",
+            fields=[FieldProblem("cursor", "not a cursor for this sort", wanted.cursor, SUGGESTIONS["cursor"])],
+        )
+    return place

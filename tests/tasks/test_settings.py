@@ -1,0 +1,72 @@
+"""Seed 003's settings, and where they may come from."""
+
+from pathlib import Path
+
+import pytest
+from conftest import Home
+from requirements import requirement
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.errors import BadConfig
+
+SEED = {
+    "SERVICE_AUTH_TOKEN": "from the file",
+    "FASTAPI_BASE_URL": "http://localhost:8000",
+    "MCP_LOG_LEVEL": "DEBUG",
+    "MCP_SERVER_PORT": "4001",
+    "BACKEND_TIMEOUT": "12.5",
+    "BACKEND_MAX_RETRIES": "0",
+}
+
+
+@requirement("tasks:settings")
+def test_the_seeds_defaults_hold(tmp_path: Path) -> None:
+    settings = load({"DESKHAND_HOME": str(tmp_path)}).settings
+
+    assert (settings.log_level, settings.port) == ("INFO", 3000)
+    assert (settings.backend_timeout, settings.backend_max_retries, settings.user) == (30.0, 2, None)
+
+
+@requirement("tasks:settings")
+def test_an_env_file_sets_the_seeds_options_and_the_environment_wins(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    lines = [f'export {name}="{value}"' for name, value in SEED.items()]
+    file.write_text("\n".join(["# a comment", "VAULT_PATH=/stranger", "DESKHAND_MAIL=imap", "", *lines]))
+
+    loaded = load({"DESKHAND_HOME": str(tmp_path), "MCP_SERVER_PORT": "5000"}, env_file=file)
+
+    assert loaded.settings.fastapi_base_url == "http://localhost:8000"
+    assert loaded.settings.service_auth_token.get_secret_value() == "from the file"
+    assert (loaded.settings.backend_timeout, loaded.settings.backend_max_retries) == (12.5, 0)
+    assert (loaded.settings.port, loaded.sources["port"], loaded.sources["backend_timeout"]) == (
+        5000,
+        "environment",
+        ".env",
+    )
+    assert (loaded.settings.vault_path, loaded.settings.mail) == (None, "local")
+
+
+@requirement("tasks:settings")
+def test_a_bad_value_in_an_env_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("BACKEND_TIMEOUT=0\nFASTAPI_BASE_URL=ftp://x\n")
+
+    with pytest.raises(BadConfig) as caught:
+        load({"DESKHAND_HOME": str(tmp_path)}, env_file=tmp_path / ".env")
+
+    assert {field["field"] for field in caught.value.details["fields"]} == {"BACKEND_TIMEOUT", "FASTAPI_BASE_URL"}
+
+
+@requirement("tasks:settings")
+def test_a_backend_without_the_service_token_is_a_setting_that_is_missing(home: Home) -> None:
+    environment = {name: value for name, value in home.environment.items() if name != "SERVICE_AUTH_TOKEN"}
+    desk = Desk(load(environment | {"FASTAPI_BASE_URL": "http://127.0.0.1:1"}).settings)
+
+    with pytest.raises(BadConfig, match="SERVICE_AUTH_TOKEN"):
+        _ = desk.tasks
+
+
+@pytest.mark.parametrize("zone", ["Mars/Olympus", "", "../etc/passwd"])
+def test_a_zone_that_is_none_is_refused(tmp_path: Path, zone: str) -> None:
+    with pytest.raises(BadConfig):
+        load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_TIMEZONE": zone})
