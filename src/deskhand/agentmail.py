@@ -124,10 +124,7 @@ def _receive(options: "Options", words: list[str]) -> int:
         return 0
 
     def receive(post: "Post") -> int:
-        if "wait" in options:
-            message = post.wait(_number(options["wait"]))
-        else:
-            message = post.receive()
+        message = post.wait(_number(options["wait"])) if "wait" in options else post.receive()
         if hook:
             return _show_to_hook(message)
         _say("No unread messages\n" if message is None else _letter(message))
@@ -176,15 +173,23 @@ def _onboard(options: "Options", words: list[str]) -> int:
 
 def _mailman(options: "Options", words: list[str]) -> int:
     del words
-    from deskhand.agents import mailman
 
     def serve() -> int:
+        from deskhand.agents import mailman
         from deskhand.config import load
 
         root = places.repository(os.getcwd()) or os.getcwd()
-        folder = os.path.join(root, places.STORE)
-        rounds = mailman.Mailman(_open_room(root), load().settings.agents_programs.split())
-        return mailman.serve(rounds, folder, in_background="daemon" in options)
+        programs = load().settings.agents_programs.split()
+        with mailman.Office(root) as office:
+            if office.warning:
+                sys.stderr.write(f"{office.warning}\n")
+            if "daemon" in options and (child := office.detach()):
+                _say(f"Mailman daemon started in background (PID: {child})\n")
+                os._exit(0)  # the office belongs to the child now
+            if "daemon" not in options:
+                _say(f"Mailman daemon started (PID: {os.getpid()})\n")
+            mailman.Mailman(root, _open_room(root), programs, say=_say).serve()
+        return 0
 
     return _guarded(serve)
 
@@ -227,9 +232,17 @@ def _mcp(options: "Options", words: list[str]) -> int:
     del options, words
 
     def serve() -> int:
-        from deskhand.cli.serve import serve_mcp
+        import anyio
 
-        serve_mcp("agentmail")
+        from deskhand import log
+        from deskhand.app import Desk
+        from deskhand.config import load
+        from deskhand.servers.agentmail import agentmail_server
+
+        desk = Desk(load().settings)
+        log.configure(desk.settings.log_level)
+        anyio.run(agentmail_server(desk).run_stdio_async)
+        desk.close()
         return 0
 
     return _guarded(serve, identity_code=1)
@@ -311,11 +324,12 @@ def _with_post(
             raise NoIdentity(nobody, hint="or set DESKHAND_AGENT to this agent's name")
         post = Post(seat, os.getcwd(), _open_room, time.time_ns)
         try:
-            if not silent and (same := seat.namesakes()):
-                sys.stderr.write(f"Warning: {len(same)} windows have this name ({', '.join(same)}); you are {seat.me()}\n")
-            return run(post)
+            code = run(post)
         finally:
             post.close()
+        if not silent and (same := seat.namesakes()):
+            sys.stderr.write(f"Warning: {len(same)} windows have this name ({', '.join(same)}); you are {seat.me()}\n")
+        return code
 
     return _guarded(with_post, silent=silent)
 
@@ -330,9 +344,9 @@ def _guarded(run: "Callable[[], int]", *, silent: bool = False, identity_code: i
         if silent:
             return 0
         # The existing program does not tell the one from the other here.
-        unknown = isinstance(error, Denied) and error.details["reason"] == "self"
-        _failed("recipient not found" if unknown else str(error))
-        return identity_code if isinstance(error, NoIdentity) else 1
+        reason = error.details["reason"] if isinstance(error, Denied) else None
+        _failed("recipient not found" if reason == "self" else str(error))
+        return identity_code if isinstance(error, NoIdentity) else 2 if reason == "running" else 1
     except KeyboardInterrupt:
         return 130
 
@@ -342,10 +356,14 @@ def _open_room(root: str | None) -> "Mailroom":
         from deskhand.agents.files import open_files
 
         return open_files(root)
+    import atexit
+
     from deskhand.app import Desk
     from deskhand.config import load
 
-    return Desk(load().settings).room(root)
+    desk = Desk(load().settings)
+    atexit.register(desk.close)
+    return desk.room(root)
 
 
 def _option(key: str, variable: str, default: str) -> str:

@@ -153,11 +153,11 @@ class Settings(BaseModel):
     agents_room: Annotated[Text | None, Option("agents.room", "DESKHAND_AGENTS_ROOM", "a name")] = Field(
         None, description="Which agents share mailboxes in a database; without it the repository's folder name."
     )
-    agents_programs: Annotated[Text, Option("agents.programs", "DESKHAND_AGENTS_PROGRAMS", "names with blanks between")] = (
-        Field(
-            "claude codex gemini opencode aider amp goose cursor-agent copilot",
-            description="Programs into which the mailman may type; into any other it never does.",
-        )
+    agents_programs: Annotated[
+        Text, Option("agents.programs", "DESKHAND_AGENTS_PROGRAMS", "names with blanks between")
+    ] = Field(
+        "claude codex gemini opencode aider amp goose cursor-agent copilot",
+        description="Programs into which the mailman may type; into any other it never does.",
     )
     model: Annotated[
         Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")] | None,

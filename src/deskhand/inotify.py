@@ -1,4 +1,4 @@
-"""A doorbell that the kernel rings when files in a folder change: no polling, and programs that know nothing of us ring it too."""
+"""A doorbell that the kernel rings when files in a folder change; programs that know nothing of us ring it too."""
 
 import ctypes
 import ctypes.util

@@ -4,7 +4,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from deskhand.agents.mail import NEVER, STATUSES, Entry, Message
+from deskhand.agents.mail import NEVER, STATUSES, Entry, Message, Status
 
 FLAG = re.compile(rb'"read_flag"\s*:\s*(true|false)')
 # The five bytes of a flag may lie on two pages; a kill between them leaves one of these.
@@ -90,7 +90,7 @@ def entry_of(fields: dict[str, Any]) -> Entry | None:
     updated = _text(fields.get("updated_at"))
     notified = _text(fields.get("notified_at"), default=updated if fields.get("notified") is True else NEVER)
     read_at = fields.get("last_read_at")
-    status = next((known for known in STATUSES if known == fields.get("status")), "offline")
+    status: Status = next((known for known in STATUSES if known == fields.get("status")), "offline")
     return Entry(whole(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
 
 

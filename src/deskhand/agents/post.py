@@ -30,7 +30,7 @@ class Post:
 
     @cached_property
     def room(self) -> Mailroom:
-        """Where this agent's mailbox is; the agent is known there from now on if tmux does not show it to the others."""
+        """Where this agent's mailbox is. Entering makes it known to those to whom tmux does not show it."""
         room = self._open_room(self._root)
         if room.beyond_tmux or not isinstance(self.roster, InTmux):
             room.register(self.me(), self._now())
@@ -51,7 +51,9 @@ class Post:
             raise Denied("cannot send message to self", reason="self")
         with _saying("failed to check recipient"):
             if recipient in self._ignored() or recipient not in self._others():
-                raise NotFound("recipient not found", hint="list-recipients and `agentmail recipients` tell who is there")
+                raise NotFound(
+                    "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
+                )
         identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
         room = self._room_of(recipient)
         with _saying("failed to write message"):

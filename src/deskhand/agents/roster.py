@@ -9,6 +9,7 @@ class InTmux:
     def __init__(self, pane: str | None) -> None:
         self.pane = pane or ""
         self._windows: list[tmux.Window] | None = None
+        self._changes = 0
 
     def windows(self) -> list[tmux.Window]:
         """The session's windows, asked for once; `forget` when tmux says that they changed."""
@@ -16,11 +17,15 @@ class InTmux:
             raise tmux.Failed("TMUX_PANE environment variable not set")
         if not tmux.is_pane(self.pane):
             raise tmux.Failed("TMUX_PANE contains invalid format")
-        if self._windows is None:
-            self._windows = tmux.windows(self.pane)
-        return self._windows
+        found, changes = self._windows, self._changes
+        if found is None:
+            found = tmux.windows(self.pane)
+            if changes == self._changes:  # else it may have been old when it came
+                self._windows = found
+        return found
 
     def forget(self) -> None:
+        self._changes += 1
         self._windows = None
 
     def me(self) -> str:

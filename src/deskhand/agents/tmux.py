@@ -56,8 +56,8 @@ def windows(pane: str) -> list[Window]:
     found: dict[int, tuple[str, list[tuple[str, str]]]] = {}
     for line in run("list-panes", "-s", "-t", pane, "-F", _FORMAT).splitlines():
         pane_id, window, length, rest = line.split(" ", 3)
-        name = rest.encode()[: int(length)].decode("utf-8", "replace")
-        found.setdefault(int(window[1:]), (name.strip(), []))[1].append((pane_id, rest[len(name) + 1 :]))
+        name, path = _cut(rest, int(length))
+        found.setdefault(int(window[1:]), (name.strip(), []))[1].append((pane_id, path))
     addresses = distinct({number: name for number, (name, _) in found.items()})
     return [Window(name, addresses[number], panes) for number, (name, panes) in found.items() if name]
 
@@ -76,6 +76,38 @@ def distinct(names: dict[int, str]) -> dict[int, str]:
         taken.add(address)
         addresses[number] = address
     return addresses
+
+
+def all_panes() -> list[dict[str, str]]:
+    """Every pane of the server with what is known of it; `address` is its window's among its session's windows."""
+    fields = ["pane_id", "session_id", "window_id", "closed"]
+    texts = ["window_name", "pane_current_command", "pane_current_path"]
+    # Keys sent to a pane in copy mode, without input or in step with others would not go where they should.
+    closed = "#{pane_in_mode}#{pane_dead}#{pane_input_off}#{pane_synchronized}"
+    shown = [closed if field == "closed" else f"#{{{field}}}" for field in fields]
+    lengths = [f"#{{n:{field}}}" for field in texts]
+    form = " ".join([*shown, *lengths, *(f"#{{{field}}}" for field in texts)])
+    panes = []
+    for line in run("list-panes", "-a", "-F", form).splitlines():
+        *first, one, two, _, rest = line.split(" ", 7)
+        name, command, path = _cut(rest, int(one), int(two))
+        panes.append(dict(zip(fields + texts, [*first, name.strip(), command, path], strict=True)))
+    for session in {pane["session_id"] for pane in panes}:
+        members = [pane for pane in panes if pane["session_id"] == session]
+        addresses = distinct({int(pane["window_id"][1:]): pane["window_name"] for pane in members})
+        for pane in members:
+            pane["address"] = addresses[int(pane["window_id"][1:])]
+    return panes
+
+
+def _cut(text: str, *lengths: int) -> list[str]:
+    """Fields that were joined by blanks and may hold some; each length is in bytes, the last field is the rest."""
+    rest = text.encode()
+    fields = []
+    for length in lengths:
+        fields.append(rest[:length].decode("utf-8", "replace"))
+        rest = rest[length + 1 :]
+    return [*fields, rest.decode("utf-8", "replace")]
 
 
 def own(found: list[Window], pane: str) -> Window | None:

@@ -1,8 +1,10 @@
 """What a person does with the mail as a whole: forget the old, copy between stores."""
 
+from dataclasses import replace
+from hashlib import sha256
 from typing import NamedTuple
 
-from deskhand.agents.mail import Mailroom, instant, timestamp
+from deskhand.agents.mail import Mailroom, Message, instant, timestamp
 
 HOUR = 3_600_000_000_000
 
@@ -36,7 +38,13 @@ def copy_mail(source: Mailroom, target: Mailroom) -> tuple[int, int]:
     """Copy every message that the target does not have; how many were copied, how many were there."""
     copied = total = 0
     for name in source.mailboxes():
-        messages = source.messages(name)
+        messages = [message if message.id else _identified(message) for message in source.messages(name)]
         total += len(messages)
         copied += target.merge(name, messages)
     return copied, total - copied
+
+
+def _identified(message: Message) -> Message:
+    """With an id that the next copy will give it as well; some other program left it out."""
+    content = f"{message.sender}\n{message.created_at}\n{message.text}"
+    return replace(message, id=sha256(content.encode()).hexdigest()[:16])
