@@ -62,7 +62,8 @@ class FilesRoom:
             if found is None:
                 return None
             line, message = found
-            self._leave_cursor(name, _mark_read(fd, line))
+            if _mark_read(fd, line):
+                self._leave_cursor(name, line)
             return replace(message, read=True)
         return None
 
@@ -284,19 +285,18 @@ def _append(fd: int, data: bytes) -> int:
     return size
 
 
-def _mark_read(fd: int, line: Line) -> Line:
-    """Mark the message read; the line that says so."""
+def _mark_read(fd: int, line: Line) -> bool:
+    """Mark the message read; whether its line could stay where it was."""
     if line.is_regular:
         flag = next(FLAG.finditer(line.raw))
         os.pwrite(fd, b"true ", line.start + flag.start(1))
         _sync(fd)
-        return line
+        return True
     # A line of another form: first a read copy of it, then the old one goes, so that a kill leaves at least one.
-    marked = encode((decode(line.raw) or {}) | {"read_flag": True})
-    size = _append(fd, marked)
+    _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))
     _blank(fd, line)
     _sync(fd)
-    return Line(size, marked)
+    return False
 
 
 def _blank(fd: int, line: Line) -> None:

@@ -34,18 +34,20 @@ class Watch:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                # By the session's id: attaching to a pane would make its window the current one.
-                session = tmux.run("display-message", "-p", "-t", self._pane, "#{session_id}").strip()
-                tmux.run("has-session", "-t", session)
-            except tmux.Failed:
-                self._ended()
-                return
+        while (session := self._session()) is not None:
             self._listen(session)
             self._changed()
-            # Somebody detached all clients, or this tmux is too old for silent ones.
-            self._stopping.wait(AGAIN_SECONDS)
+            # If the session lives, somebody detached all clients, or this tmux is too old for silent ones.
+            if self._stopping.is_set() or (self._session() is not None and self._stopping.wait(AGAIN_SECONDS)):
+                return
+        self._ended()
+
+    def _session(self) -> str | None:
+        """The session's id: attaching to the pane would make its window the current one."""
+        try:
+            return tmux.run("list-panes", "-t", self._pane, "-F", "#{session_id}").split()[0]
+        except tmux.Failed:
+            return None
 
     def _listen(self, session: str) -> None:
         command = ["tmux", *_ATTACH, session]
