@@ -3,10 +3,21 @@
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
 
 AGENTMAIL = str(Path(sys.executable).with_name("agentmail"))
+
+
+def until_it_listens(process: "subprocess.Popen[str]") -> None:
+    """Return when the process has hung up its bell; pytest's own limit ends a wait in vain."""
+    folder = Path(f"/proc/{process.pid}/fd")
+    opened: set[str] = set()
+    while "anon_inode:inotify" not in opened:
+        assert process.poll() is None
+        with suppress(FileNotFoundError):
+            opened |= {str(link.readlink()) for link in folder.iterdir()}
 
 
 class Terminal:

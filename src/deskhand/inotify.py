@@ -11,7 +11,7 @@ from typing import Self
 
 from deskhand.errors import Unavailable
 
-_MODIFY, _MOVED_TO, _CREATE, _OVERFLOW = 0x2, 0x80, 0x100, 0x4000
+_MODIFY, _MOVED_TO, _CREATE, _OVERFLOW, _IGNORED = 0x2, 0x80, 0x100, 0x4000, 0x8000
 _EVENT = struct.Struct("iIII")
 
 
@@ -49,6 +49,8 @@ class Bell:
         while position < len(events):
             _, mask, _, length = _EVENT.unpack_from(events, position)
             position += _EVENT.size + length
+            if mask & _IGNORED:
+                raise Unavailable("the watched folder is gone", reason="no_watch")
             name = events[position - length : position].rstrip(b"\0")
             if not self._names or name in self._names or mask & _OVERFLOW:
                 return True

@@ -1,7 +1,6 @@
 """Seed 004's server through an MCP client: over every transport and in both protocol eras, in real tmux."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +12,7 @@ import pytest
 from conftest import ERAS, TOKEN, TRANSPORTS, Home, http_client, http_server
 from mcp import Client, MCPError, StdioServerParameters
 from requirements import requirement
-from terminal import AGENTMAIL, Terminal
+from terminal import AGENTMAIL, Terminal, until_it_listens
 from test_server import INITIALIZE, call, converse
 
 from deskhand.agents.files import FilesRoom
@@ -246,9 +245,7 @@ def test_a_command_that_waits_is_woken(terminal: Terminal) -> None:
     with subprocess.Popen(
         command, env=terminal.variables("a2"), cwd=terminal.repository, stdout=subprocess.PIPE, text=True
     ) as waiting:
-        waits_in = f"/proc/{waiting.pid}/fd"
-        while "anon_inode:inotify" not in {os.readlink(f"{waits_in}/{fd}") for fd in os.listdir(waits_in)}:
-            pass
+        until_it_listens(waiting)
         terminal.agentmail("a1", "send", "a2", "wake up")
         said, _ = waiting.communicate(timeout=20)
 

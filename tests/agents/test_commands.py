@@ -1,7 +1,6 @@
 """The existing program's table of commands, row by row, in real tmux."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -161,13 +160,14 @@ def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(termin
         "  Messages to remove: 2\n  Mailboxes to remove: 1\n"
     )
     assert done.stdout == (
-        "Cleanup complete:\n  Recipients removed: 2 (1 offline, 1 stale)\n  Messages removed: 2\n  Mailboxes removed: 2\n"
+        "Cleanup complete:\n  Recipients removed: 2 (1 offline, 1 stale)\n"
+        "  Messages removed: 2\n  Mailboxes removed: 2\n"
     )
     assert outside.returncode == 0
     assert outside.stderr == "Warning: not running in tmux session, skipping offline recipient check\n"
     kept = [json.loads(line)["id"] for line in (boxes / "a2.jsonl").read_text().split("\n") if line]
     assert kept == ["old-unread", "new-read", "no-time"]
-    assert sorted(os.listdir(boxes)) == ["a2.jsonl"]
+    assert [file.name for file in boxes.iterdir()] == ["a2.jsonl"]
     assert terminal.agentmail("a2", "receive").stdout.endswith("ID: old-unread\n\n2")
     assert terminal.agentmail("a1", "cleanup", "--stale-hours", "many").returncode == 1
 

@@ -1,7 +1,6 @@
 """The files: their bytes, what damage does to them, and what a kill does not."""
 
 import json
-import os
 import subprocess
 import sys
 import time
@@ -304,4 +303,3 @@ def test_the_cursor_is_only_a_hint(room: FilesRoom, tmp_path: Path) -> None:
 
     assert texts(room) == ["1", "2", "3"]
     assert places.surely_empty(str(tmp_path), "b")
-    assert os.listdir(tmp_path / ".agentmail" / "cursors") == ["b"]

@@ -53,16 +53,18 @@ class Mailman:
 
     def serve(self) -> None:
         """Go round whenever something changes, and every minute; until a signal ends the process."""
-        pause = threading.Event()
+        failures = 0
         while True:
             try:
                 with self._room.bell(None) as bell:
+                    failures = 0
                     self._rounds(bell)
             except (DeskError, OSError) as error:
-                # Nobody rings: the minute's tick still comes, and then the bell is hung up again.
+                # Nobody rings now. Hang the bell up again, and go round all the same.
                 self._say(f"[mailman] cannot watch: {error}\n")
+                threading.Event().wait(min(QUIET_SECONDS * 2**failures, AGAIN_SECONDS))
+                failures += 1
                 self.go_round()
-                pause.wait(AGAIN_SECONDS)
 
     def _rounds(self, bell: Bell) -> None:
         while True:
