@@ -95,11 +95,12 @@ def limit(root: Path, rounds: int) -> bool:
 
 def hook(root: Path) -> bool:
     repository, variables = workplace(root / "hook")
-    command = [AGENTMAIL, "receive", "--hook"]
-    pairs = []
-    for _ in range(30):
-        run = lambda call: subprocess.run(call, env=variables, cwd=repository, check=True)  # noqa: E731
-        pairs.append((timed(lambda: run(command)), timed(lambda: run([sys.executable, "-c", "pass"]))))
+    calls = [[AGENTMAIL, "receive", "--hook"], [sys.executable, "-c", "pass"]]
+
+    def seconds(call: list[str]) -> float:
+        return timed(lambda: subprocess.run(call, env=variables, cwd=repository, check=True))
+
+    pairs = [[seconds(call) for call in calls] for _ in range(30)]
     hooked, bare = (statistics.median(times) for times in zip(*pairs, strict=True))
     print(f"hook without mail: {1000 * hooked:.1f} ms, python -c pass: {1000 * bare:.1f} ms, {hooked / bare:.2f} times")
     return hooked <= 3 * bare

@@ -100,7 +100,7 @@ def kill(root: Path, kills: int, messages: int, chance: random.Random) -> bool:
     print(f"killed {3 * kills} processes in {kills} rounds on a mailbox of {messages}")
     print(f"acknowledged sends {len(book.sent)}, acknowledged reads {len(book.read)}, of these {rest} at the end")
     print(
-        f"lost {lost} (marked read by a receiver that was killed before it could say so: {len(unsaid)}), read twice {len(book.twice)}"
+        f"lost {lost}, read twice {len(book.twice)}; marked by a receiver that could not say so any more {len(unsaid)}"
     )
     print(f"file unparseable {unparseable} times, torn lines put aside {len(torn)}")
     return not lost and not book.twice and not unparseable
