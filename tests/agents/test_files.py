@@ -111,6 +111,21 @@ def test_a_damaged_line_stops_nobody_and_is_kept_aside(room: FilesRoom, tmp_path
 
 
 @requirement("agents:damage")
+def test_a_torn_end_is_healed_by_the_next_caller_for_every_other_program(room: FilesRoom, tmp_path: Path) -> None:
+    for name in ("b", "c"):
+        room.put(Message("id000001", "a", name, "first"))
+        room.put(Message("id000002", "a", name, "second"))
+        with box(tmp_path, name).open("ab") as file:
+            file.write(b'{"id":"torn')
+
+    room.take("b")
+    room.put(Message("id000003", "a", "c", "third"))
+
+    assert [line["id"] for line in go_reads(box(tmp_path))] == ["id000001", "id000002"]
+    assert [line["id"] for line in go_reads(box(tmp_path, "c"))] == ["id000001", "id000002", "id000003"]
+
+
+@requirement("agents:damage")
 def test_messages_of_other_forms_are_delivered_once_and_keep_their_fields(room: FilesRoom, tmp_path: Path) -> None:
     lines = [
         b'{"id": "spaced", "message": "1", "read_flag": false, "thread": 9}',

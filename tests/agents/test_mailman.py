@@ -73,7 +73,7 @@ class Workplace:
 def place(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
     monkeypatch.setenv("TMUX_TMPDIR", terminal.environment["TMUX_TMPDIR"])
     monkeypatch.delenv("TMUX", raising=False)
-    monkeypatch.setattr(mailman, "ENTER_SECONDS", 0.05)
+    monkeypatch.setattr(mailman, "ENTER_SECONDS", 0.5)
     terminal.tmux("set-option", "-g", "default-shell", "/bin/bash")
     return Workplace(terminal, tmp_path)
 
@@ -86,6 +86,8 @@ def test_an_agent_with_mail_is_told_once_a_minute_until_it_reads(place: Workplac
     for seconds in (0, 30, 59, 60, 61):
         place.now = NOW + seconds * SECOND
         place.mailman.go_round()
+        while mailman.typed(place.terminal.panes["worker"]) != "":  # until it has taken what was entered
+            pass
     place.room.take("worker")
     place.now = NOW + 200 * SECOND
     place.mailman.go_round()
@@ -169,7 +171,7 @@ def test_enter_is_not_pressed_when_somebody_types_meanwhile(place: Workplace, mo
     entered = place.agent("worker")
     pane = place.terminal.panes["worker"]
     place.send("worker")
-    monkeypatch.setattr(mailman, "ENTER_SECONDS", 0.5)
+    monkeypatch.setattr(mailman, "ENTER_SECONDS", 2)
 
     def type_too() -> None:
         place.until("worker", mailman.TEXT)
