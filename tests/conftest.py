@@ -1,6 +1,7 @@
 """What the tests stand on: real desks in temporary folders, real servers, real PostgreSQL."""
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from terminal import Terminal
 
 from deskhand.app import Desk
 from deskhand.config import load
@@ -72,6 +74,15 @@ def home(tmp_path: Path) -> Home:
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ}
     paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
     return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING"})
+
+
+@pytest.fixture
+def terminal(home: Home, tmp_path: Path) -> Iterator[Terminal]:
+    if not shutil.which("tmux"):
+        pytest.skip("tmux is not installed")
+    terminal = Terminal(tmp_path / "repository", home.environment)
+    yield terminal
+    terminal.close()
 
 
 @pytest.fixture

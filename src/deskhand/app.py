@@ -13,9 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NotFound, printable
+from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdentity, NotFound, printable
 
 if TYPE_CHECKING:
+    from deskhand.agents.mail import Mailroom
+    from deskhand.agents.post import Post
     from deskhand.audit import Result
     from deskhand.config import Settings
     from deskhand.notes.vault import Vault
@@ -93,6 +95,31 @@ class Desk:
             )
         return self.settings.service_auth_token.get_secret_value()
 
+    @cached_property
+    def post(self) -> "Post":
+        """This agent's way to its mail."""
+        from deskhand.agents.post import Post
+        from deskhand.agents.roster import seated
+
+        seat = seated(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
+        if seat is None:
+            raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
+        return Post(seat, str(Path.cwd()), self.room, lambda: int(self.now().timestamp() * 1_000_000) * 1000)
+
+    def room(self, root: str | None) -> "Mailroom":
+        """The mailboxes of the agents that work in a repository."""
+        from deskhand.agents.files import open_files
+
+        return open_files(root) if self.settings.agents_store == "files" else self.database_room(root)
+
+    def database_room(self, root: str | None) -> "Mailroom":
+        from deskhand.agents.sql import SqlRoom
+
+        name = self.settings.agents_room or (Path(root).name if root else None)
+        if name is None:
+            raise BadConfig("not in a git repository, and no room is named", hint="set DESKHAND_AGENTS_ROOM")
+        return SqlRoom(self.store, name)
+
     @property
     def index_file(self) -> Path:
         return self.settings.home / "cache" / f"notes-{_fingerprint(self.settings.vault)}.db"
@@ -138,7 +165,7 @@ class Desk:
             log.critical("not_on_record", extra=entry.model_dump() | {"failure": failure.message})
 
     def close(self) -> None:
-        for part in ("vault", "store"):
+        for part in ("vault", "post", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
 

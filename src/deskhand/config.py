@@ -4,9 +4,7 @@ An option comes from the environment, else from `config.toml` in DESKHAND_HOME, 
 unknown key and a bad value are errors: a misspelt `approvals` must not quietly mean the weaker choice.
 """
 
-import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -14,9 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import platformdirs
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
+from deskhand import environment as places
 from deskhand.errors import BadConfig, FieldProblem
 
 
@@ -154,9 +152,24 @@ class Settings(BaseModel):
     agent: Annotated[Text | None, Option("agents.name", "DESKHAND_AGENT", "a name")] = Field(
         None, description="This agent's name outside tmux."
     )
+    tmux: Annotated[str | None, Option("agents.tmux", "TMUX", "set by tmux")] = Field(
+        None, description="Says that this runs inside tmux."
+    )
+    tmux_pane: Annotated[str | None, Option("agents.pane", "TMUX_PANE", "set by tmux")] = Field(
+        None, description="The tmux pane this runs in; its window's name is the agent's."
+    )
     agents_store: Annotated[
         Literal["files", "database"], Option("agents.store", "DESKHAND_AGENTS_STORE", "files or database")
     ] = Field("files", description="Where agents' messages are kept.")
+    agents_room: Annotated[Text | None, Option("agents.room", "DESKHAND_AGENTS_ROOM", "a name")] = Field(
+        None, description="Which agents share mailboxes in a database; without it the repository's folder name."
+    )
+    agents_programs: Annotated[
+        Text, Option("agents.programs", "DESKHAND_AGENTS_PROGRAMS", "names with blanks between")
+    ] = Field(
+        "claude codex gemini opencode aider amp goose cursor-agent copilot",
+        description="Programs into which the mailman may type; into any other it never does.",
+    )
     model: Annotated[
         Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")] | None,
         Option("model.name", "DESKHAND_MODEL", "PROVIDER:MODEL"),
@@ -221,15 +234,14 @@ def sentence(name: str) -> str:
 
 def load(environment: Mapping[str, str] | None = None, env_file: Path | None = None) -> Loaded:
     """`env_file` is seed 003's `.env`: it may set that seed's options and no other one."""
-    environment = os.environ if environment is None else environment
-    home = environment.get("DESKHAND_HOME") or str(platformdirs.user_data_path("deskhand"))
-    file = _expanded(Path(home)) / "config.toml"
-    given: dict[str, Any] = {"home": home}
+    environment = places.variables() if environment is None else dict(environment)
+    file = places.config_file(environment)
+    given: dict[str, Any] = {"home": places.home(environment)}
     sources = dict.fromkeys(OPTIONS, "default")
     problems = list(_unknown_variables(environment))
 
     fields = {option.key: name for name, option in OPTIONS.items() if name != "home"}
-    for key, value in _flat(_read(file)):
+    for key, value in places.written(file).items():
         if key in fields:
             given[fields[key]], sources[fields[key]] = value, "config.toml"
         else:
@@ -276,23 +288,6 @@ def _read_env(file: Path) -> dict[str, str]:
     pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*", line) for line in lines)
     found = {pair[1].upper(): re.sub(r"^(['\"])(.*)\1$", r"\2", pair[2]) for pair in pairs if pair}
     return {name: value for name, value in found.items() if name in _SEED_003}
-
-
-def _read(file: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
-
-
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[FieldProblem]:

@@ -9,6 +9,7 @@
     │   ├── Exists            the destination is taken
     │   └── Changed           it is no longer what the caller saw
     ├── AuthRequired          a person must sign in
+    ├── NoIdentity            nobody says which agent this is
     ├── RateLimited           later
     ├── SendFailed            the provider said no: certainly not sent
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
@@ -121,6 +122,11 @@ class AuthRequired(DeskError):
     code = "auth_required"
     error_type = "authentication_error"
     exit_code = 6
+
+
+class NoIdentity(DeskError):
+    code = "auth_required"
+    error_type = "authentication_error"
 
 
 class RateLimited(DeskError):

@@ -68,7 +68,7 @@ class DeskServer(MCPServer[None]):
         tools: Sequence[Tool],
         *,
         instructions: str | None = None,
-        error_form: Callable[[DeskError], dict[str, Any]] = mcp_error,
+        error_form: Callable[[DeskError], dict[str, Any] | str] = mcp_error,
         record: Callable[[Call], Awaitable[None]] | None = None,
         token: str | None = None,
         owner: Callable[[str], Awaitable[str | None]] | None = None,
@@ -120,6 +120,8 @@ class DeskServer(MCPServer[None]):
     def _refusal(self, error: DeskError) -> CallToolResult:
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
         form = self._error_form(error)
+        if isinstance(form, str):
+            return CallToolResult(content=[TextContent(text=form)], is_error=True)
         text = TextContent(text=json.dumps(form, ensure_ascii=False))
         return CallToolResult(content=[text], is_error=True, _meta={"deskhand/error": form})
 

@@ -8,6 +8,7 @@ SQL is written once for both databases with `?` for each value.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol, TypeVar
 
 from deskhand.errors import BadConfig
@@ -32,6 +33,11 @@ class Transaction(Protocol):
         """All rows."""
 
 
+class Bell(Protocol):
+    def wait(self, seconds: float) -> bool:
+        """Whether it rang within so many seconds; it may ring for nothing, never keep silent."""
+
+
 class Store(Protocol):
     def run(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction that may write, and commit it."""
@@ -41,6 +47,9 @@ class Store(Protocol):
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction that sees one state and changes nothing."""
+
+    def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
+        """A doorbell for what is committed from now on: with PostgreSQL for this NOTIFY only, with SQLite for any."""
 
     def close(self) -> None:
         """Finish what was handed in, then let go of the database."""

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 import psycopg
+import psycopg.sql
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from deskhand.errors import Unavailable
@@ -39,8 +40,30 @@ class PostgresTransaction:
         return self._connection.execute(_pyformat(sql), values).fetchall()
 
 
+class PostgresBell:
+    """LISTEN on a connection of its own."""
+
+    def __init__(self, url: str, channel: str, payload: str | None) -> None:
+        self._payload = payload
+        with _translated():
+            self._connection = psycopg.connect(url, autocommit=True)
+            self._connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
+
+    def wait(self, seconds: float) -> bool:
+        with _translated():
+            heard = list(self._connection.notifies(timeout=max(seconds, 0), stop_after=1))
+        return any(self._payload in (None, notify.payload) for notify in heard)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+
 class PostgresStore:
     def __init__(self, url: str) -> None:
+        self._url = url
         with _translated():
             schema.upgrade_postgresql(url)
         self._pool: ConnectionPool[Connection] = ConnectionPool(
@@ -60,6 +83,9 @@ class PostgresStore:
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
+
+    def bell(self, channel: str, payload: str | None) -> PostgresBell:
+        return PostgresBell(self._url, channel, payload)
 
     def close(self) -> None:
         self._threads.shutdown()

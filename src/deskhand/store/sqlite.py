@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from deskhand.errors import Unavailable
+from deskhand.inotify import Bell
 from deskhand.store import Row, Transaction, schema
 
 T = TypeVar("T")
@@ -65,6 +66,11 @@ class SqliteStore:
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    def bell(self, channel: str, payload: str | None) -> Bell:
+        del channel, payload  # the file does not say what was written to it
+        name = Path(self._file).name
+        return Bell(str(Path(self._file).parent), names=[name, f"{name}-wal"])
 
     def close(self) -> None:
         self._jobs.put(None)

@@ -1,0 +1,387 @@
+"""The mailboxes as files, shared with the existing program while both run.
+
+Four rules make them safe. A message is appended and synced under the file's lock before anybody says so. Marking
+it read sets five bytes in place (`false` to `true `): a kill finds the old or the new file, and history costs
+nothing. No message ever moves, so a lock is never waited for on a file that has gone; after each lock the path is
+compared all the same, because the existing program unlinks. What a crash left of a line is kept in `damaged/`.
+"""
+
+import fcntl
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from deskhand.agents import places
+from deskhand.agents.lines import (
+    FLAG,
+    Line,
+    decode,
+    encode,
+    encode_message,
+    entry_fields,
+    entry_of,
+    message_of,
+    unknown_fields,
+)
+from deskhand.agents.mail import NEVER, Entry, Message, Status, instant
+from deskhand.errors import NotFound
+from deskhand.inotify import Bell
+
+_CHUNK = 1 << 20
+_sync = getattr(os, "fdatasync", os.fsync)
+
+
+class FilesRoom:
+    beyond_tmux = False
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._store = os.path.join(root, places.STORE)
+        self._boxes = os.path.join(self._store, "mailboxes")
+        self._states = os.path.join(self._store, "recipients.jsonl")
+
+    def put(self, message: Message) -> None:
+        with self._locked(places.mailbox(self._root, message.to), create=True) as fd:
+            self._heal(fd, message.to)
+            if _append(fd, encode_message(message)) == 0:
+                _sync_folder(self._boxes)
+
+    def merge(self, name: str, messages: list[Message]) -> int:
+        with self._locked(places.mailbox(self._root, name), create=True) as fd:
+            there = {message.id for _, message in self._read(fd, name) if message}
+            new = [message for message in messages if message.id not in there]
+            if new and _append(fd, b"".join(map(encode_message, new))) == 0:
+                _sync_folder(self._boxes)
+            return len(new)
+
+    def take(self, name: str) -> Message | None:
+        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+            found = self._oldest_unread(fd, name)
+            if found is None:
+                return None
+            line, message = found
+            if _mark_read(fd, line):
+                self._leave_cursor(name, line)
+            return replace(message, read=True)
+        return None
+
+    def has_unread(self, name: str) -> bool:
+        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+            return self._oldest_unread(fd, name) is not None
+        return False
+
+    def messages(self, name: str) -> list[Message]:
+        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+            return [message for _, message in self._read(fd, name) if message]
+        return []
+
+    def mailboxes(self) -> list[str]:
+        return sorted(places.agent_name(file.removesuffix(".jsonl")) for file in _names(self._boxes, ".jsonl"))
+
+    def bell(self, name: str | None) -> Bell:
+        _make_folder(self._boxes)
+        if name is None:
+            return Bell(self._store, self._boxes)
+        return Bell(self._boxes, names=[os.path.basename(places.mailbox(self._root, name))])
+
+    def register(self, name: str, now: str) -> None:
+        del now  # the file system keeps the time
+        places.take_seat(self._root, name)
+
+    def registered(self) -> dict[str, int]:
+        folder = os.path.join(self._store, "agents")
+        return {
+            places.agent_name(name): os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(_names(folder))
+        }
+
+    def entries(self) -> list[Entry]:
+        with suppress(FileNotFoundError), self._locked(self._states) as fd:
+            return [slot.entry for slot in self._slots(fd).values()]
+        return []
+
+    def set_status(self, name: str, status: Status, now: str) -> None:
+        if status == "ready":
+            self._change(name, now, status=status, updated_at=now)
+        else:
+            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
+
+    def set_notified(self, name: str, now: str) -> None:
+        self._change(name, now, notified_at=now)
+
+    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
+        self._change(name, now, last_read_at=milliseconds)
+
+    def remove_entries(self, names: list[str]) -> None:
+        with suppress(FileNotFoundError), self._locked(self._states) as fd:
+            for name, slot in self._slots(fd).items():
+                if name in names:
+                    _blank(fd, slot.line)
+            _trim(fd)
+        for name in names:
+            with suppress(FileNotFoundError):
+                os.unlink(places.seat(self._root, name))
+
+    def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
+        limit, removed = instant(before) or 0, 0
+        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+            for line, message in list(self._read(fd, name)):
+                # Without a time nobody can say that it is old.
+                if message is None or not message.read or (instant(message.created_at) or limit) >= limit:
+                    continue
+                removed += 1
+                if not dry_run:
+                    _blank(fd, line)
+            if not dry_run:
+                _trim(fd)
+        return removed
+
+    def remove_if_empty(self, name: str, *, dry_run: bool) -> bool:
+        path = places.mailbox(self._root, name)
+        with suppress(FileNotFoundError), self._locked(path) as fd:
+            if any(not line.is_blank for line in _lines(fd, 0)) or not (dry_run or _opened_by_nobody_else(fd)):
+                return False
+            if not dry_run:
+                os.unlink(path)
+                with suppress(FileNotFoundError):
+                    os.unlink(places.cursor(self._root, name))
+            return True
+        return False
+
+    def close(self) -> None:
+        """Nothing is held open between calls."""
+
+    @contextmanager
+    def _locked(self, path: str, *, create: bool = False) -> Iterator[int]:
+        while True:
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
+            except FileNotFoundError:
+                if not create or os.path.isdir(os.path.dirname(path)):
+                    raise
+                _make_folder(os.path.dirname(path))
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if _is_at(fd, path):
+                    yield fd
+                    return
+            finally:
+                os.close(fd)
+
+    def _heal(self, fd: int, name: str) -> None:
+        """A kill leaves its trace at the end; it goes at once, since the existing program reads all or nothing."""
+        size = os.fstat(fd).st_size
+        if size and os.pread(fd, 1, size - 1) != b"\n":
+            for _ in self._read(fd, name):
+                pass
+
+    def _oldest_unread(self, fd: int, name: str) -> tuple[Line, Message] | None:
+        self._heal(fd, name)
+        start, end, identifier = places.read_cursor(self._root, name)
+        if not places.cursor_holds(fd, start, end, identifier):
+            end = 0
+        last = None
+        for line, message in self._read(fd, name, end, history=False):
+            if message and not message.read:
+                return line, message
+            last = line if line.id else last
+        if last:
+            self._leave_cursor(name, last)
+        return None
+
+    def _read(
+        self, fd: int, name: str, offset: int = 0, *, history: bool = True
+    ) -> Iterator[tuple[Line, Message | None]]:
+        """Each line with its message, or None for one read long ago unless `history` is wanted."""
+        for line in _lines(fd, offset):
+            if line.is_blank:
+                continue
+            if not history and line.is_surely_read:
+                yield line, None
+                continue
+            message = message_of(decode(line.raw) or {})
+            if message is None:
+                self._put_aside(fd, line, places.file_name(name))
+            else:
+                yield _ended(fd, line), message
+
+    def _put_aside(self, fd: int, line: Line, file: str) -> None:
+        import logging
+
+        keep = os.path.join(self._store, "damaged", f"{file}.jsonl")
+        with self._locked(keep, create=True) as kept:
+            _append(kept, line.raw.rstrip(b"\n") + b"\n")
+        _blank(fd, line)
+        logging.getLogger("deskhand.agents").warning("a damaged line of %d bytes was moved to %s", len(line.raw), keep)
+
+    def _leave_cursor(self, name: str, line: Line) -> None:
+        path = places.cursor(self._root, name)
+        mark = b"%d %d %s\n" % (line.start, line.end, line.id or b"")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        try:
+            fd = os.open(path, flags, 0o600)
+        except FileNotFoundError:
+            _make_folder(os.path.dirname(path))
+            fd = os.open(path, flags, 0o600)
+        os.write(fd, mark)  # a hint: torn or lost, it costs one look through the file
+        os.close(fd)
+
+    def _slots(self, fd: int) -> dict[str, "_Slot"]:
+        slots: dict[str, _Slot] = {}
+        for line in _lines(fd, 0):
+            if line.is_blank:
+                continue
+            fields = decode(line.raw) or {}
+            entry = entry_of(fields)
+            if entry is None:
+                self._put_aside(fd, line, "recipients")
+                continue
+            if entry.name in slots:  # a kill came between writing the new line and blanking the old one
+                _blank(fd, slots[entry.name].line)
+            slots[entry.name] = _Slot(entry, fields, _ended(fd, line))
+        return slots
+
+    def _change(self, name: str, now: str, **changes: Any) -> None:
+        with self._locked(self._states, create=True) as fd:
+            slot = self._slots(fd).get(name)
+            if slot is None:
+                _append(fd, encode(entry_fields(replace(Entry(name, "ready", now), **changes))))
+                return
+            new = encode(entry_fields(replace(slot.entry, **changes)) | unknown_fields(slot.fields))
+            if (room := len(slot.line.raw) - len(new)) >= 0:
+                os.pwrite(fd, new[:-1] + b" " * room + b"\n", slot.line.start)
+            else:
+                _append(fd, new)
+                _blank(fd, slot.line)
+
+
+def open_files(root: str | None) -> FilesRoom:
+    if root is None:
+        raise NotFound(
+            "not in a git repository: not in a git repository", hint="run it inside the repository you work in"
+        )
+    return FilesRoom(root)
+
+
+class _Slot(NamedTuple):
+    entry: Entry
+    fields: dict[str, Any]
+    line: Line
+
+
+def _lines(fd: int, offset: int) -> Iterator[Line]:
+    with open(fd, "rb", closefd=False) as file:
+        file.seek(offset)
+        for raw in file:
+            yield Line(offset, raw)
+            offset += len(raw)
+
+
+def _append(fd: int, data: bytes) -> int:
+    """Write at the end and sync; all of it or nothing. How long the file was before."""
+    size = os.fstat(fd).st_size
+    if size and os.pread(fd, 1, size - 1) != b"\n":
+        data = b"\n" + data  # what a kill left without an end must not swallow this line
+    try:
+        _write(fd, data, size)
+        _sync(fd)
+    except OSError:
+        os.ftruncate(fd, size)
+        raise
+    return size
+
+
+def _mark_read(fd: int, line: Line) -> bool:
+    """Mark the message read; whether its line could stay where it was."""
+    if line.is_regular:
+        flag = next(FLAG.finditer(line.raw))
+        os.pwrite(fd, b"true ", line.start + flag.start(1))
+        _sync(fd)
+        return True
+    # A line of another form: first a read copy of it, then the old one goes, so that a kill leaves at least one.
+    _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))
+    _blank(fd, line)
+    _sync(fd)
+    return False
+
+
+def _blank(fd: int, line: Line) -> None:
+    """Overwrite with line ends, which every reader of these files skips."""
+    for start in range(0, len(line.raw), _CHUNK):
+        _write(fd, b"\n" * min(_CHUNK, len(line.raw) - start), line.start + start)
+
+
+def _trim(fd: int) -> None:
+    """Cut off the blank lines at the end."""
+    end = os.fstat(fd).st_size
+    while end:
+        start = max(0, end - _CHUNK)
+        block = os.pread(fd, end - start, start)
+        if kept := block.rstrip(b"\n"):
+            end = start + len(kept) + (len(kept) < len(block))
+            break
+        end = start
+    os.ftruncate(fd, end)
+    _sync(fd)
+
+
+def _ended(fd: int, line: Line) -> Line:
+    """The line with the line end that a kill may have cut off."""
+    if line.raw.endswith(b"\n"):
+        return line
+    _write(fd, b"\n", line.end)
+    return Line(line.start, line.raw + b"\n")
+
+
+def _write(fd: int, data: bytes, position: int) -> None:
+    while data:
+        written = os.pwrite(fd, data, position)
+        data, position = data[written:], position + written
+
+
+def _is_at(fd: int, path: str) -> bool:
+    try:
+        there = os.stat(path)
+    except FileNotFoundError:
+        return False
+    here = os.fstat(fd)
+    return (here.st_dev, here.st_ino) == (there.st_dev, there.st_ino)
+
+
+def _opened_by_nobody_else(fd: int) -> bool:
+    """Whether no other process has the file open: the existing program would append to it after it is gone."""
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return True
+    fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # the default signal for a lease that is broken kills
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+    except OSError:
+        return False
+    return True
+
+
+def _names(folder: str, suffix: str = "") -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.endswith(suffix)]
+    except FileNotFoundError:
+        return []
+
+
+def _make_folder(path: str) -> None:
+    if os.path.isdir(path):
+        return
+    _make_folder(os.path.dirname(path))
+    with suppress(FileExistsError):
+        os.mkdir(path, 0o750)
+    _sync_folder(os.path.dirname(path))
+
+
+def _sync_folder(path: str) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,121 @@
+"""The lines of the existing program's files, byte for byte, and how to read what a crash left of them."""
+
+import json
+import re
+from typing import Any, NamedTuple
+
+from deskhand.agents.mail import NEVER, STATUSES, Entry, Message, Status
+
+FLAG = re.compile(rb'"read_flag"\s*:\s*(true|false)')
+# The five bytes of a flag may lie on two pages; a kill between them leaves one of these.
+_TORN_FLAG = re.compile(rb'"read_flag":(?:talse|trlse|truse|truee)')
+_ID = re.compile(rb'"id":"([^"\\]*)"')
+# Go escapes these in JSON because a browser might read it as HTML or JavaScript.
+_GO_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
+
+
+class Line(NamedTuple):
+    start: int
+    raw: bytes
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.raw)
+
+    @property
+    def id(self) -> bytes | None:
+        found = _ID.search(self.raw)
+        return found[1] if found else None
+
+    @property
+    def is_blank(self) -> bool:
+        return self.raw.isspace()
+
+    @property
+    def is_surely_read(self) -> bool:
+        """Told without a parser: a whole line with one brace and the one flag set."""
+        raw = self.raw
+        return raw.endswith(b"}\n") and raw.count(b"{") == 1 and [m[1] for m in FLAG.finditer(raw)] == [b"true"]
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether one flag can be set in place; quotes inside texts are escaped, so what looks like a key is one."""
+        return b"\0" not in self.raw and [m[1] for m in FLAG.finditer(self.raw)] == [b"false"]
+
+
+def encode(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).translate(_GO_ESCAPES).encode() + b"\n"
+
+
+def encode_message(message: Message) -> bytes:
+    return encode(
+        {
+            "id": message.id,
+            "from": message.sender,
+            "to": message.to,
+            "message": message.text,
+            "read_flag": message.read,
+            "created_at": message.created_at,
+        }
+    )
+
+
+def decode(raw: bytes) -> dict[str, Any] | None:
+    """The object on the line; None if there is none left."""
+    text = raw.strip(b"\0 \t\r\n")
+    for candidate in (text, _TORN_FLAG.sub(b'"read_flag":false', text)):
+        try:
+            found = json.loads(candidate.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            continue
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def message_of(fields: dict[str, Any]) -> Message | None:
+    """The message in the fields of a line; None if they are no message's."""
+    texts = [fields.get(key) or "" for key in ("id", "from", "to", "created_at")]
+    read = fields.get("read_flag") or False
+    if not all(isinstance(text, str) for text in [*texts, fields.get("message")]) or not isinstance(read, bool):
+        return None
+    identifier, sender, to, created_at = map(whole, texts)
+    return Message(identifier, sender, to, whole(fields["message"]), created_at or NEVER, read)
+
+
+def entry_of(fields: dict[str, Any]) -> Entry | None:
+    """The agent's state in either spelling: the program's, or the one of the text that describes it."""
+    name = fields.get("recipient", fields.get("name"))
+    if not isinstance(name, str) or not name:
+        return None
+    updated = _text(fields.get("updated_at"))
+    notified = _text(fields.get("notified_at"), default=updated if fields.get("notified") is True else NEVER)
+    read_at = fields.get("last_read_at")
+    status: Status = next((known for known in STATUSES if known == fields.get("status")), "offline")
+    return Entry(whole(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
+
+
+def entry_fields(entry: Entry) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "recipient": entry.name,
+        "status": entry.status,
+        "updated_at": entry.updated_at,
+        "notified_at": entry.notified_at,
+    }
+    return fields | ({"last_read_at": entry.last_read_at} if entry.last_read_at else {})
+
+
+def unknown_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """What some other program added; it is kept."""
+    known = {"recipient", "name", "status", "updated_at", "notified_at", "notified", "last_read_at"}
+    return {key: value for key, value in fields.items() if key not in known}
+
+
+def whole(text: str) -> str:
+    """The text with U+FFFD for each half of a character, as Go reads it."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _text(value: object, default: str = NEVER) -> str:
+    return value if isinstance(value, str) else default

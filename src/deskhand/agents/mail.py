@@ -1,0 +1,110 @@
+"""A message, an agent's state, and what a store of them must be able to do."""
+
+import re
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Literal, Protocol, get_args
+
+Status = Literal["ready", "work", "offline"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+NEVER = "0001-01-01T00:00:00Z"
+"""Go's zero time: how the existing program writes that there was none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    id: str
+    sender: str
+    to: str
+    text: str
+    created_at: str = NEVER
+    read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an agent last said of itself."""
+
+    name: str
+    status: Status
+    updated_at: str
+    notified_at: str = NEVER
+    last_read_at: int = 0
+
+
+class Bell(Protocol):
+    def wait(self, seconds: float) -> bool:
+        """Whether something may have arrived within so many seconds."""
+
+
+class Mailroom(Protocol):
+    """Mailboxes and states of the agents that work together. What a call returned is durable."""
+
+    beyond_tmux: bool
+    """Whether agents of other sessions and machines meet here, so that each must be listed."""
+
+    def put(self, message: Message) -> None:
+        """Append to the mailbox of `message.to`."""
+
+    def merge(self, name: str, messages: list[Message]) -> int:
+        """Append those whose ids are not in the mailbox yet; how many that are."""
+
+    def take(self, name: str) -> Message | None:
+        """The oldest unread message, marked read: given to this caller and to nobody else."""
+
+    def has_unread(self, name: str) -> bool: ...
+
+    def messages(self, name: str) -> list[Message]:
+        """The whole mailbox, oldest first."""
+
+    def mailboxes(self) -> list[str]: ...
+
+    def bell(self, name: str | None) -> AbstractContextManager[Bell]:
+        """Rings when mail for `name` arrives (for anybody, where that is None); may ring for nothing."""
+
+    def register(self, name: str, now: str) -> None:
+        """Let an agent that is no window of this session be found by the others."""
+
+    def registered(self) -> dict[str, int]:
+        """Who registered, and when each was last here, in nanoseconds."""
+
+    def entries(self) -> list[Entry]: ...
+
+    def set_status(self, name: str, status: Status, now: str) -> None: ...
+
+    def set_notified(self, name: str, now: str) -> None: ...
+
+    def set_last_read(self, name: str, milliseconds: int, now: str) -> None: ...
+
+    def remove_entries(self, names: list[str]) -> None: ...
+
+    def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
+        """Forget what was read and is older; how many messages that is."""
+
+    def remove_if_empty(self, name: str, *, dry_run: bool) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+def timestamp(nanoseconds: int) -> str:
+    """As Go prints a time: UTC, as many digits of the second as are not zero."""
+    import time
+
+    seconds, fraction = divmod(nanoseconds, 1_000_000_000)
+    digits = f".{fraction:09}".rstrip("0").rstrip(".")
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}{digits}Z"
+
+
+def instant(text: str) -> int | None:
+    """Nanoseconds of a time as Go prints it, in any zone; None for its zero and for what is no time."""
+    import calendar
+
+    form = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))"
+    found = re.fullmatch(form, text)
+    if found is None or text.startswith("0001-"):
+        return None
+    year, month, day, hour, minute, second = map(int, found.groups()[:6])
+    fraction, sign, zone_hours, zone_minutes = found.groups()[6:]
+    shift = (int(zone_hours) * 60 + int(zone_minutes)) * 60 * (-1 if sign == "+" else 1) if sign else 0
+    seconds = calendar.timegm((year, month, day, hour, minute, second, 0, 0, 0)) + shift
+    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))

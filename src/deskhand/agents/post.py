@@ -1,0 +1,147 @@
+"""What an agent can do with mail: the one place behind the command line, the MCP server and the desk."""
+
+import os
+import secrets
+import string
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from deskhand.agents import places, tmux
+from deskhand.agents.mail import STATUSES, Mailroom, Message, Status, timestamp
+from deskhand.agents.roster import InTmux, Roster
+from deskhand.errors import Denied, InvalidInput, NotFound, Unavailable
+
+LIMIT = 65_536
+_LETTERS = string.ascii_letters + string.digits
+
+
+class Post:
+    """One agent's way to its mail. Nothing is opened before it is needed."""
+
+    def __init__(
+        self, roster: Roster, folder: str, open_room: Callable[[str | None], Mailroom], clock: Callable[[], int]
+    ) -> None:
+        self.roster = roster
+        self._root = places.repository(folder)
+        self._open_room = open_room
+        self._clock = clock
+
+    @cached_property
+    def room(self) -> Mailroom:
+        """Where this agent's mailbox is. Entering makes it known to those to whom tmux does not show it."""
+        room = self._open_room(self._root)
+        if room.beyond_tmux or not isinstance(self.roster, InTmux):
+            room.register(self.me(), self._now())
+        return room
+
+    def me(self) -> str:
+        with _saying("failed to get current window"):
+            return self.roster.me()
+
+    def send(self, recipient: str, text: str) -> str:
+        """Store the message for the recipient; its id, once it is safe on the disk."""
+        if not text:
+            raise InvalidInput("no message provided")
+        if len(text.encode()) > LIMIT:
+            raise InvalidInput("message exceeds maximum size of 64KB")
+        me = self.me()
+        if recipient == me:
+            raise Denied("cannot send message to self", reason="self")
+        with _saying("failed to check recipient"):
+            if recipient in self._ignored() or recipient not in self._others():
+                raise NotFound(
+                    "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
+                )
+        identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
+        room = self._room_of(recipient)
+        with _saying("failed to write message"):
+            room.put(Message(identifier, me, recipient, text, self._now()))
+        return identifier
+
+    def receive(self) -> Message | None:
+        """The oldest unread message, given to nobody else; None if there is none."""
+        me = self.me()
+        room = self.room
+        with _saying("failed to read messages"):
+            message = room.take(me)
+            if message is not None:
+                room.set_last_read(me, self._clock() // 1_000_000, self._now())
+            return message
+
+    def wait(self, seconds: float) -> Message | None:
+        """Like `receive`, but stay for so long if there is nothing yet."""
+        until = time.monotonic() + seconds
+        with self.room.bell(self.me()) as bell:
+            while (message := self.receive()) is None and (left := until - time.monotonic()) > 0:
+                bell.wait(left)
+        return message
+
+    def set_status(self, status: str) -> None:
+        known: list[Status] = [each for each in STATUSES if each == status]
+        if not known:
+            raise InvalidInput(f"Invalid status: {status}. Valid: {', '.join(STATUSES)}")
+        me = self.me()
+        room = self.room
+        with _saying("failed to update status"):
+            room.set_status(me, known[0], self._now())
+
+    def recipients(self) -> list[tuple[str, bool]]:
+        """Everybody who can be written to, and this agent itself, which is marked."""
+        me = self.me()
+        with _saying("failed to list windows"):
+            ignored = self._ignored()
+            names = dict.fromkeys([*(window.address for window in self.roster.windows()), *self._others(), me])
+            return [(name, name == me) for name in names if name == me or name not in ignored]
+
+    def close(self) -> None:
+        if "room" in self.__dict__:
+            self.room.close()
+
+    def _others(self) -> list[str]:
+        windows = [window.address for window in self.roster.windows()]
+        try:
+            room = self.room
+        except NotFound:  # no repository: said when something is to be written there
+            if not windows:
+                raise
+            return windows
+        # An agent outside tmux sees no windows, only who has ever said something of itself.
+        stated = [] if isinstance(self.roster, InTmux) else [entry.name for entry in room.entries()]
+        return [*windows, *room.registered(), *stated]
+
+    def _room_of(self, recipient: str) -> Mailroom:
+        """The recipient reads where it works: in another repository, if all its panes are there."""
+        room = self.room
+        window = next((window for window in self.roster.windows() if window.address == recipient), None)
+        roots = [places.repository(folder) for _, folder in window.panes if folder] if window else []
+        elsewhere = [root for root in roots if root and root != self._root]
+        if elsewhere and len(elsewhere) == len(roots):
+            return self._open_room(elsewhere[0])
+        return room
+
+    def _ignored(self) -> set[str]:
+        if self._root is None:
+            return set()
+        try:
+            with open(os.path.join(self._root, ".agentmailignore"), encoding="utf-8", errors="replace") as file:
+                return {line.strip() for line in file if line.strip()}
+        except OSError:
+            return set()
+
+    def _now(self) -> str:
+        return timestamp(self._clock())
+
+
+@contextmanager
+def _saying(what: str) -> Iterator[None]:
+    """The words in which the seed reports a failure of the machine, of tmux or of the database."""
+    try:
+        yield
+    except tmux.Failed as error:
+        raise Unavailable(f"{what}: {error}") from error
+    except OSError as error:
+        raise Unavailable(f"{what}: {error.strerror}", reason=error.errno) from error
+    except Unavailable as error:
+        raise Unavailable(f"{what}: {error.message}", hint=error.hint) from error

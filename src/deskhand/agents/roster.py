@@ -1,0 +1,70 @@
+"""Who this agent is, and who else is there. Imports next to nothing; what fails, fails with tmux.Failed."""
+
+from deskhand.agents import tmux
+
+
+class InTmux:
+    """An agent in a tmux window: known by the window's name, or `name~2` if an older window has that name."""
+
+    def __init__(self, pane: str | None) -> None:
+        self.pane = pane or ""
+        self._windows: list[tmux.Window] | None = None
+        self._changes = 0
+
+    def windows(self) -> list[tmux.Window]:
+        """The session's windows, asked for once; `forget` when tmux says that they changed."""
+        if not self.pane:
+            raise tmux.Failed("TMUX_PANE environment variable not set")
+        if not tmux.is_pane(self.pane):
+            raise tmux.Failed("TMUX_PANE contains invalid format")
+        found, changes = self._windows, self._changes
+        if found is None:
+            found = tmux.windows(self.pane)
+            if changes == self._changes:  # else it may have been old when it came
+                self._windows = found
+        return found
+
+    def forget(self) -> None:
+        self._changes += 1
+        self._windows = None
+
+    def me(self) -> str:
+        own = tmux.own(self.windows(), self.pane)
+        if own is None:
+            raise tmux.Failed(f"pane {self.pane} has no window with a name")
+        return own.address
+
+    def namesakes(self) -> list[str]:
+        """The addresses of the windows that have this one's name, if there are several."""
+        own = tmux.own(self.windows(), self.pane)
+        same = [window.address for window in self.windows() if own and window.name == own.name]
+        return same if len(same) > 1 else []
+
+
+class Named:
+    """An agent outside tmux, which says its name itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def me(self) -> str:
+        return self._name
+
+    def windows(self) -> list[tmux.Window]:
+        return []
+
+    def forget(self) -> None:
+        """A name that was given does not change."""
+
+    def namesakes(self) -> list[str]:
+        return []
+
+
+Roster = InTmux | Named
+
+
+def seated(tmux_variable: str | None, pane: str | None, name: str | None) -> Roster | None:
+    """tmux's word counts before the name that was given; None is nobody."""
+    if tmux_variable:
+        return InTmux(pane)
+    return Named(name) if name else None

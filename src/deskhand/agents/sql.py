@@ -1,0 +1,137 @@
+"""The mailboxes in the desk's database, so that agents on many machines share them."""
+
+import json
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from hashlib import sha256
+from typing import Any
+
+from deskhand.agents.mail import NEVER, Entry, Message, Status, instant
+from deskhand.errors import Unavailable
+from deskhand.store import Bell, Row, Store, Transaction
+
+CHANNEL = "agent_mail"
+_COLUMNS = "id, sender, box, text, created_at, is_read"
+
+
+class SqlRoom:
+    beyond_tmux = True
+
+    def __init__(self, store: Store, room: str) -> None:
+        self._store = store
+        self._room = room
+
+    def put(self, message: Message) -> None:
+        if not self._store.run(lambda tx: self._insert(tx, message)):
+            raise Unavailable(f"the message id {message.id} is taken", hint="send it again")
+
+    def merge(self, name: str, messages: list[Message]) -> int:
+        return self._store.run(lambda tx: sum(self._insert(tx, replace(message, to=name)) for message in messages))
+
+    def take(self, name: str) -> Message | None:
+        def oldest(tx: Transaction) -> Message | None:
+            # Two receivers must not wait for each other, nor get the same message.
+            skip = "FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
+            rows = tx.all(
+                "UPDATE agent_message SET is_read = 1 WHERE seq = (SELECT seq FROM agent_message"
+                f" WHERE room = ? AND box = ? AND is_read = 0 ORDER BY seq LIMIT 1 {skip}) RETURNING {_COLUMNS}",
+                *(self._room, name),
+            )
+            return _message(rows[0]) if rows else None
+
+        return self._store.run(oldest)
+
+    def has_unread(self, name: str) -> bool:
+        sql = "SELECT 1 FROM agent_message WHERE room = ? AND box = ? AND is_read = 0 LIMIT 1"
+        return bool(self._rows(sql, self._room, name))
+
+    def messages(self, name: str) -> list[Message]:
+        sql = f"SELECT {_COLUMNS} FROM agent_message WHERE room = ? AND box = ? ORDER BY seq"
+        return [_message(row) for row in self._rows(sql, self._room, name)]
+
+    def mailboxes(self) -> list[str]:
+        rows = self._rows("SELECT DISTINCT box FROM agent_message WHERE room = ? ORDER BY box", self._room)
+        return [row[0] for row in rows]
+
+    def bell(self, name: str | None) -> AbstractContextManager[Bell]:
+        return self._store.bell(CHANNEL, None if name is None else self._ring(name))
+
+    def register(self, name: str, now: str) -> None:
+        sql = (
+            "INSERT INTO agent_seat (room, name, seen_ns) VALUES (?, ?, ?)"
+            " ON CONFLICT (room, name) DO UPDATE SET seen_ns = excluded.seen_ns"
+        )
+        self._store.run(lambda tx: tx.execute(sql, self._room, name, instant(now) or 0))
+
+    def registered(self) -> dict[str, int]:
+        return dict(self._rows("SELECT name, seen_ns FROM agent_seat WHERE room = ? ORDER BY name", self._room))
+
+    def entries(self) -> list[Entry]:
+        columns = "name, status, updated_at, notified_at, last_read_at"
+        rows = self._rows(f"SELECT {columns} FROM agent_state WHERE room = ? ORDER BY name", self._room)
+        return [Entry(*row) for row in rows]
+
+    def set_status(self, name: str, status: Status, now: str) -> None:
+        if status == "ready":
+            self._change(name, now, status=status, updated_at=now)
+        else:
+            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
+
+    def set_notified(self, name: str, now: str) -> None:
+        self._change(name, now, notified_at=now)
+
+    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
+        self._change(name, now, last_read_at=milliseconds)
+
+    def remove_entries(self, names: list[str]) -> None:
+        def remove(tx: Transaction) -> None:
+            for table in ("agent_state", "agent_seat"):
+                tx.many(f"DELETE FROM {table} WHERE room = ? AND name = ?", [(self._room, name) for name in names])
+
+        self._store.run(remove)
+
+    def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
+        old = "FROM agent_message WHERE room = ? AND box = ? AND is_read = 1 AND created_ns < ?"
+        values = (self._room, name, instant(before) or 0)
+        if dry_run:
+            return int(self._rows(f"SELECT count(*) {old}", *values)[0][0])
+        return self._store.run(lambda tx: tx.execute(f"DELETE {old}", *values))
+
+    def remove_if_empty(self, name: str, *, dry_run: bool) -> bool:
+        del dry_run  # a mailbox without messages is nothing that could be removed
+        return name not in self.mailboxes()
+
+    def close(self) -> None:
+        """The database belongs to the desk."""
+
+    def _insert(self, tx: Transaction, message: Message) -> int:
+        # As JSON, because PostgreSQL's texts cannot hold the character NUL.
+        values = (self._room, message.to, message.id, message.sender, json.dumps(message.text), message.created_at)
+        added = tx.execute(
+            "INSERT INTO agent_message (room, box, id, sender, text, created_at, created_ns, is_read)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (room, box, id) DO NOTHING",
+            *(*values, instant(message.created_at), int(message.read)),
+        )
+        if tx.dialect == "postgresql":
+            tx.one("SELECT pg_notify(?, ?)", CHANNEL, self._ring(message.to))
+        return added
+
+    def _change(self, name: str, now: str, **changes: Any) -> None:
+        new = {"status": "ready", "updated_at": now, "notified_at": NEVER, "last_read_at": 0} | changes
+        sql = (
+            "INSERT INTO agent_state (room, name, status, updated_at, notified_at, last_read_at)"
+            " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (room, name) DO UPDATE SET "
+            + ", ".join(f"{column} = excluded.{column}" for column in changes)
+        )
+        self._store.run(lambda tx: tx.execute(sql, self._room, name, *new.values()))
+
+    def _rows(self, sql: str, *values: Any) -> list[Row]:
+        return self._store.run(lambda tx: tx.all(sql, *values))
+
+    def _ring(self, name: str) -> str:
+        return sha256(f"{self._room}\n{name}".encode()).hexdigest()[:32]
+
+
+def _message(row: Row) -> Message:
+    identifier, sender, to, text, created_at, is_read = row
+    return Message(identifier, sender, to, json.loads(text), created_at, bool(is_read))

@@ -1,0 +1,57 @@
+"""Where options are written; config.py gives them their meaning. Imports next to nothing.
+
+A hook runs after every step of an agent, so it must know its name before anything heavy is imported.
+"""
+
+import os
+import sys
+
+Environment = os._Environ[str] | dict[str, str]
+
+
+def variables() -> Environment:
+    return os.environ
+
+
+def home(environment: Environment) -> str:
+    """The folder of the desk's config, database and keys."""
+    if given := environment.get("DESKHAND_HOME"):
+        return os.path.abspath(os.path.expanduser(given))
+    if sys.platform == "darwin":
+        return os.path.expanduser("~/Library/Application Support/deskhand")
+    data = environment.get("XDG_DATA_HOME", "").strip() or os.path.expanduser("~/.local/share")
+    return os.path.join(data, "deskhand")
+
+
+def config_file(environment: Environment) -> str:
+    return os.path.join(home(environment), "config.toml")
+
+
+def written(file: str) -> dict[str, object]:
+    """What config.toml says, each key with its table's name before it; nothing where there is no file."""
+    try:
+        with open(file, encoding="utf-8") as opened:
+            text = opened.read()
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise _unreadable(file, error) from error
+    import tomllib
+
+    try:
+        return dict(_flat(tomllib.loads(text)))
+    except tomllib.TOMLDecodeError as error:
+        raise _unreadable(file, error) from error
+
+
+def _flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for key, value in table.items():
+        found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return found
+
+
+def _unreadable(file: str, error: Exception) -> Exception:
+    from deskhand.errors import BadConfig
+
+    return BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away")

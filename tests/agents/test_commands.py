@@ -1,0 +1,304 @@
+"""The existing program's table of commands, row by row, in real tmux."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from requirements import requirement
+from terminal import AGENTMAIL, Terminal
+
+
+class Row(NamedTuple):
+    """What is called, in which window (None: outside tmux), and what comes out; texts are regular expressions."""
+
+    call: list[str]
+    code: int
+    out: str = ""
+    err: str = ""
+    window: str | None = "a1"
+    stdin: str | None = None
+
+
+SENT = r"Message #[a-zA-Z0-9]{8} sent\n"
+NO_TMUX = "error: agentmail must run inside a tmux session\n"
+NOBODY = "error: recipient not found\n"
+NO_TEXT = "error: no message provided\nusage: agentmail send <recipient> <message>\n"
+TABLE = [
+    Row(["send", "a2", "hello"], 0, SENT),
+    Row(["send", "-r", "a2", "-m", "hello"], 0, SENT),
+    Row(["send", "--recipient", "a2", "--message=hello"], 0, SENT),
+    Row(["send", "a2", "-m", "hello"], 0, SENT),
+    Row(["send", "-m", "hello", "a2"], 0, SENT),
+    Row(["send", "a2"], 0, SENT, stdin="hello\n"),
+    Row(["send", "a2", "- an item"], 0, SENT),
+    Row(["send", "a2", "--", "-x"], 0, SENT),
+    Row(["send"], 1, err="error: missing required arguments: recipient message\n"),
+    Row(["send", "a2"], 1, err=re.escape(NO_TEXT)),
+    Row(["send", "a2"], 1, err=re.escape(NO_TEXT), stdin=""),
+    Row(["send", "nobody", "hello"], 1, err=NOBODY),
+    Row(["send", "a1", "hello"], 1, err=NOBODY),
+    Row(["send", "hidden", "hello"], 1, err=NOBODY),
+    Row(["send", "a2", "hello"], 2, err=NO_TMUX, window=None),
+    Row(["send", "a2", "-x", "hello"], 1, err="error: flag provided but not defined: -x\n"),
+    Row(["send", "a2", "-m"], 1, err="error: flag needs an argument: -m\n"),
+    Row(["send", "a2", "x" * 65_537], 1, err="error: message exceeds maximum size of 64KB\n"),
+    Row(["send", "a2"], 1, err="error: message exceeds maximum size of 64KB\n", stdin="é" * 32_769),
+    Row(["receive"], 0, "No unread messages\n"),
+    Row(["receive"], 2, err=NO_TMUX, window=None),
+    Row(["receive", "--hook"], 0),
+    Row(["receive", "--hook"], 0, window=None),
+    Row(["recipients"], 0, r"a1 \[you\]\na2\n"),
+    Row(["recipients"], 0, r"a1\na2\nhidden \[you\]\n", window="hidden"),
+    Row(["recipients"], 2, err="error: not running inside a tmux session\n", window=None),
+    Row(["status", "ready"], 0),
+    Row(["status", "work"], 0),
+    Row(["status", "offline"], 0),
+    Row(["status", "nonsense"], 0, window=None),
+    Row(["status", "Ready"], 1, err="Invalid status: Ready. Valid: ready, work, offline\n"),
+    Row(
+        ["status"], 1, err=r"error: missing required argument: status\nusage: agentmail status <ready\|work\|offline>\n"
+    ),
+    Row(["onboard"], 0, r"## AgentMail\n(.*\n)*.*agentmail send(.*\n)*.*agentmail receive(.*\n)*", window=None),
+    Row(["mcp"], 1, err="error: not running inside a tmux session\n", window=None),
+    Row(["--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
+    Row(["send", "--help"], 0, err="agentmail - messages between agents\n(.*\n)*"),
+    Row([], 1, err="agentmail - messages between agents\n(.*\n)*"),
+    Row(["fly"], 1, err="agentmail - messages between agents\n(.*\n)*"),
+]
+
+
+@requirement("agents:commands")
+def test_every_row_of_the_table_says_and_returns_what_the_existing_program_does(terminal: Terminal) -> None:
+    terminal.open("hidden")
+    (terminal.repository / ".agentmailignore").write_text("\n  hidden \n")
+
+    for row in TABLE:
+        done = terminal.agentmail(row.window, *row.call, stdin=row.stdin)
+        what = f"agentmail {row.call} in {row.window}: {done}"[:500]
+        assert done.returncode == row.code, what
+        assert re.fullmatch(row.out, done.stdout), what
+        assert re.fullmatch(row.err, done.stderr), what
+
+
+@requirement("agents:commands")
+def test_a_message_is_shown_without_a_final_line_end_and_to_a_hook_on_stderr(terminal: Terminal) -> None:
+    sent = [
+        terminal.agentmail("a1", "send", "a2", stdin=text).stdout[9:17] for text in ("one\ntwo\n\n", "<b> & é 東京")
+    ]
+
+    shown = terminal.agentmail("a2", "receive")
+    hooked = terminal.agentmail("a2", "receive", "--hook")
+    after = terminal.agentmail("a2", "receive", "--hook")
+
+    assert (shown.returncode, shown.stdout, shown.stderr) == (0, f"From: a1\nID: {sent[0]}\n\none\ntwo\n", "")
+    letter = f"You got new mail\nFrom: a1\nID: {sent[1]}\n\n<b> & é 東京"
+    assert (hooked.returncode, hooked.stdout, hooked.stderr) == (2, "", letter)
+    assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
+
+
+@requirement("agents:commands")
+def test_outside_a_repository_the_errors_say_so(terminal: Terminal, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    nowhere = "error: not in a git repository: not in a git repository\n"
+
+    for call in (["send", "a2", "hello"], ["receive"], ["status", "ready"]):
+        done = terminal.agentmail("a1", *call, folder=elsewhere)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", nowhere), call
+    assert terminal.agentmail("a1", "receive", "--hook", folder=elsewhere).returncode == 0
+    assert terminal.agentmail("a1", "send", "nobody", "x", folder=elsewhere).stderr == NOBODY
+    assert terminal.agentmail("a1", "recipients", folder=elsewhere).stdout == "a1 [you]\na2\n"
+
+
+@requirement("agents:commands")
+@pytest.mark.parametrize(
+    ("pane", "why"),
+    [
+        ("", "TMUX_PANE environment variable not set"),
+        ("work:1", "TMUX_PANE contains invalid format"),
+        ("%99", "can't find pane: %99"),
+    ],
+)
+def test_a_pane_that_is_none_is_said_and_a_hook_stays_silent(terminal: Terminal, pane: str, why: str) -> None:
+    for call in (["send", "a2", "hello"], ["receive"], ["recipients"], ["status", "work"]):
+        done = terminal.agentmail("a1", *call, TMUX_PANE=pane)
+        assert (done.returncode, done.stderr) == (1, f"error: failed to get current window: {why}\n"), call
+    hook = terminal.agentmail("a1", "receive", "--hook", TMUX_PANE=pane)
+    assert (hook.returncode, hook.stdout, hook.stderr) == (0, "", "")
+
+
+@requirement("agents:commands")
+def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(terminal: Terminal) -> None:
+    boxes = terminal.repository / ".agentmail" / "mailboxes"
+    boxes.mkdir(parents=True)
+    old, new = "2020-01-01T00:00:00Z", "2999-01-01T00:00:00+02:00"
+    lines = [
+        {"id": "old-read", "message": "1", "read_flag": True, "created_at": old},
+        {"id": "old-unread", "message": "2", "read_flag": False, "created_at": old},
+        {"id": "new-read", "message": "3", "read_flag": True, "created_at": new},
+        {"id": "no-time", "message": "4", "read_flag": True},
+    ]
+    (boxes / "a2.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (boxes / "a3.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    (boxes / "a4.jsonl").write_text("")
+    states = [("a1", new), ("a2", old), ("gone", new)]
+    (terminal.repository / ".agentmail" / "recipients.jsonl").write_text(
+        "".join(json.dumps({"recipient": name, "status": "ready", "updated_at": at}) + "\n" for name, at in states)
+    )
+
+    preview = terminal.agentmail("a1", "cleanup", "--dry-run")
+    done = terminal.agentmail("a1", "cleanup")
+    outside = terminal.agentmail(None, "cleanup", "--stale-hours=1", "--delivered-hours", "1")
+
+    assert preview.stdout == (
+        "Cleanup preview (dry-run):\n  Recipients to remove: 2 (1 offline, 1 stale)\n"
+        "  Messages to remove: 2\n  Mailboxes to remove: 1\n"
+    )
+    assert done.stdout == (
+        "Cleanup complete:\n  Recipients removed: 2 (1 offline, 1 stale)\n"
+        "  Messages removed: 2\n  Mailboxes removed: 2\n"
+    )
+    assert outside.returncode == 0
+    assert outside.stderr == "Warning: not running in tmux session, skipping offline recipient check\n"
+    kept = [json.loads(line)["id"] for line in (boxes / "a2.jsonl").read_text().split("\n") if line]
+    assert kept == ["old-unread", "new-read", "no-time"]
+    assert [file.name for file in boxes.iterdir()] == ["a2.jsonl"]
+    assert terminal.agentmail("a2", "receive").stdout.endswith("ID: old-unread\n\n2")
+    assert terminal.agentmail("a1", "cleanup", "--stale-hours", "many").returncode == 1
+
+
+@requirement("agents:identity")
+def test_two_windows_of_one_name_have_two_addresses_and_are_warned(terminal: Terminal) -> None:
+    terminal.open("a2")
+
+    sent = [terminal.agentmail("a1", "send", name, f"for {name}").returncode for name in ("a2", "a2~2")]
+    first, second = terminal.agentmail("a2", "receive"), terminal.agentmail("a2~2", "receive")
+
+    assert sent == [0, 0]
+    assert first.stdout.endswith("for a2")
+    assert second.stdout.endswith("for a2~2")
+    assert second.stderr == "Warning: 2 windows have this name (a2, a2~2); you are a2~2\n"
+    assert terminal.agentmail("a2~2", "recipients").stdout == "a1\na2\na2~2 [you]\n"
+
+
+@requirement("agents:identity")
+def test_any_window_name_works(terminal: Terminal) -> None:
+    names = ["x/y", "..evil", ".", "100%", "x%2Fy", "two words", "-dash", "ünï東", "a:b.1", "%"]
+    for name in names:
+        terminal.open(name)
+        sent = terminal.agentmail("a1", "send", "-r", name, "-m", f"for {name}")
+        assert sent.returncode == 0, sent
+
+    for name in names:
+        assert terminal.agentmail(name, "receive").stdout.endswith(f"\n\nfor {name}")
+    assert terminal.agentmail("a1", "recipients").stdout.splitlines() == ["a1 [you]", "a2", *names]
+    cleaned = terminal.agentmail("a1", "cleanup", "--delivered-hours", "0")
+    assert cleaned.stdout.endswith(f"Mailboxes removed: {len(names)}\n")
+
+
+@requirement("agents:identity")
+def test_an_agent_outside_tmux_says_its_name_and_is_found_once_it_ran_a_command(terminal: Terminal) -> None:
+    unknown = terminal.agentmail("a1", "send", "bob", "hello")
+    hook = terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT="bob")
+    sent = terminal.agentmail("a1", "send", "bob", "hello")
+    got = terminal.agentmail(None, "receive", DESKHAND_AGENT="bob")
+
+    assert unknown.stderr == NOBODY
+    assert hook.returncode == 0
+    assert sent.returncode == 0
+    assert got.stdout.startswith("From: a1\n")
+    assert terminal.agentmail("a1", "recipients").stdout == "a1 [you]\na2\nbob\n"
+    assert terminal.agentmail(None, "recipients", DESKHAND_AGENT="ann").stdout == "ann [you]\nbob\n"
+    answered = terminal.agentmail(None, "send", "ann", "hi", DESKHAND_AGENT="bob")
+    assert answered.returncode == 0
+    assert terminal.agentmail("a1", "receive", DESKHAND_AGENT="bob").stdout == "No unread messages\n"
+
+
+@requirement("agents:identity")
+def test_git_worktrees_share_the_mailboxes_of_their_repository(terminal: Terminal, tmp_path: Path) -> None:
+    git = ["git", "-C", str(terminal.repository), "-c", "user.name=t", "-c", "user.email=t@example.com"]
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "worktree", "add", "-q", str(tmp_path / "tree")], check=True)
+
+    terminal.agentmail("a1", "send", "a2", "hello", folder=tmp_path / "tree")
+
+    assert terminal.agentmail("a2", "receive").stdout.endswith("hello")
+    assert not (tmp_path / "tree" / ".agentmail").exists()
+
+
+@requirement("agents:identity")
+def test_a_message_goes_to_the_repository_in_which_the_recipient_works(terminal: Terminal, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    terminal.open("far", folder=other)
+
+    sent = terminal.agentmail("a1", "send", "far", "hello")
+
+    assert sent.returncode == 0
+    assert terminal.agentmail("far", "receive", folder=other).stdout.endswith("hello")
+
+
+@requirement("agents:light")
+def test_the_short_commands_import_the_standard_library_only(terminal: Terminal) -> None:
+    code = (
+        "import sys; from deskhand.agentmail import main; main(sys.argv[1:])\n"
+        "mine = {m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)\n"
+        "print(sorted(m for m in mine if not m.startswith('__')), file=sys.stderr)"
+    )
+    for call in (
+        ["send", "a2", "x"],
+        ["receive"],
+        ["receive", "--hook"],
+        ["recipients"],
+        ["status", "work"],
+        ["onboard"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *call],
+            env=terminal.variables("a1"),
+            cwd=terminal.repository,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        foreign = [name for name in eval(done.stderr) if name not in ("deskhand", "sitecustomize", "coverage")]
+        assert [name for name in foreign if "coverage" not in name and "editable" not in name] == [], call
+
+
+@requirement("agents:light")
+def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(terminal: Terminal) -> None:
+    terminal.agentmail("a1", "send", "a2", "hello")
+    terminal.agentmail("a2", "receive")
+
+    def seconds(command: list[str]) -> float:
+        started = time.perf_counter()
+        subprocess.run(command, env=terminal.variables("a2"), cwd=terminal.repository, check=True)
+        return time.perf_counter() - started
+
+    pairs = [(seconds([AGENTMAIL, "receive", "--hook"]), seconds([sys.executable, "-c", "pass"])) for _ in range(15)]
+
+    hook, bare = (min(times) for times in zip(*pairs, strict=True))
+    assert hook <= 3 * bare
+
+
+@requirement("agents:commands")
+def test_deskhand_agentmail_is_the_same_command(terminal: Terminal) -> None:
+    def deskhand(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "deskhand", "agentmail", *arguments],
+            env=terminal.variables("a1"),
+            cwd=terminal.repository,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert re.fullmatch(SENT, deskhand("send", "a2", "-m", "hello").stdout)
+    assert (deskhand("status", "x").returncode, deskhand("--help").returncode) == (1, 0)
