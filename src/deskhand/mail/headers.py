@@ -28,6 +28,10 @@ _DATE = re.compile(
 _ISO = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d))?(?:\.\d+)? ?([+-]\d\d:?\d\d|z)?", re.IGNORECASE | re.ASCII
 )
+_ASCTIME = re.compile(
+    r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?: ([+-]\d{4}))? (\d{4})\b",
+    re.IGNORECASE | re.ASCII,
+)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _ZONES = {"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
 _ADDRESS_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:])|([^",;:<>()]+)|(.)', re.DOTALL)
@@ -114,19 +118,27 @@ def date(value: bytes | str) -> datetime | None:
     source = value if isinstance(value, str) else decoded(value, None)
     if found := _DATE.search(source):
         day, month, year, hour, minute, second, zone = found.groups()
-        month = str(_MONTHS.index(month.lower()) + 1)
-        if len(year) < 4:
-            year = str(int(year) + (2000 if int(year) < 70 else 1900))
     elif found := _ISO.search(source):
         year, month, day, hour, minute, second, zone = found.groups()
+    elif found := _ASCTIME.search(source):
+        month, day, hour, minute, second, zone, year = found.groups()
     else:
         return None
     try:
         # A leap second is the second before it.
         clock = (int(hour), int(minute), min(int(second or 0), 59))
-        return datetime(int(year), int(month), int(day), *clock, tzinfo=_zone(zone)).astimezone(UTC)
+        return datetime(_year(year), _month(month), int(day), *clock, tzinfo=_zone(zone)).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
+
+
+def _year(digits: str) -> int:
+    year = int(digits)
+    return year if len(digits) == 4 else year + (1900 if year >= 70 else 2000)
+
+
+def _month(name: str) -> int:
+    return int(name) if name.isdigit() else _MONTHS.index(name.lower()) + 1
 
 
 def _zone(name: str | None) -> timezone:
