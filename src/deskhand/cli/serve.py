@@ -6,7 +6,7 @@ from typing import Any
 
 from deskhand.cli.parts import command, opened_desk
 
-SERVERS = {"obsidian": "obsidian_server"}
+SERVERS = {"email": "email_server", "gmail": "gmail_server", "obsidian": "obsidian_server"}
 """Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
 
 

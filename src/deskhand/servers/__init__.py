@@ -67,7 +67,7 @@ class DeskServer(MCPServer[None]):
         tools: Sequence[Tool],
         *,
         instructions: str | None = None,
-        error_form: Callable[[DeskError], dict[str, Any]] = mcp_error,
+        error_form: Callable[[DeskError], dict[str, Any] | str] = mcp_error,
         record: Callable[[Call], Awaitable[None]] | None = None,
         token: str | None = None,
         **more: Any,
@@ -114,7 +114,7 @@ class DeskServer(MCPServer[None]):
     def _refusal(self, error: DeskError) -> CallToolResult:
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
         form = self._error_form(error)
-        text = TextContent(text=json.dumps(form, ensure_ascii=False))
+        text = TextContent(text=form if isinstance(form, str) else json.dumps(form, ensure_ascii=False))
         return CallToolResult(content=[text], is_error=True, _meta={"deskhand/error": form})
 
     async def run_stdio_async(self) -> None:
