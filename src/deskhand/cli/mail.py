@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deskhand.cli import login
 from deskhand.cli.parts import command, group, opened_desk
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def add_to(commands: Any) -> None:
     search = command(mail, "search", _search, "find mails, in Gmail's search syntax", json=True)
     search.add_argument("query", nargs="?", default="", help="such as 'from:alice is:unread' (default: everything)")
     search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+    login.add_to(mail)
 
 
 def _import(options: argparse.Namespace) -> None:
