@@ -10,11 +10,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.message import EmailMessage
+from functools import lru_cache
 from typing import Any
 
 from mail.discovery import Refused
 
 SYSTEM_LABELS = ("INBOX", "SENT", "DRAFT", "UNREAD", "STARRED", "IMPORTANT", "SPAM", "TRASH", "CATEGORY_PERSONAL")
+
+
+@lru_cache(1000)
+def _parsed(raw: bytes) -> EmailMessage:
+    return email.message_from_bytes(raw, policy=email.policy.default)
 
 
 @dataclass
@@ -27,7 +33,7 @@ class Mail:
 
     @property
     def parsed(self) -> EmailMessage:
-        return email.message_from_bytes(self.raw, policy=email.policy.default)
+        return _parsed(self.raw)
 
     def header(self, name: str) -> str:
         return " ".join(str(self.parsed.get(name, "")).split())
@@ -115,7 +121,7 @@ class Account:
         return sent
 
     def send(self, raw: bytes, thread_id: str | None) -> Mail:
-        message = email.message_from_bytes(raw, policy=email.policy.default)
+        message = _parsed(raw)
         fields = [str(value) for name in ("To", "Cc", "Bcc") for value in message.get_all(name, [])]
         to = [address for _, address in email.utils.getaddresses(fields)]
         if not any("@" in address for address in to):
@@ -173,9 +179,9 @@ class Account:
         return (mail for mail in self.mails.values() if now <= mail.date < now + timedelta(minutes=1))
 
     def _thread_of(self, raw: bytes) -> str | None:
-        message = email.message_from_bytes(raw, policy=email.policy.default)
+        message = _parsed(raw)
         named = re.findall(r"<[^<>]+>", f"{message.get('References', '')} {message.get('In-Reply-To', '')}")
-        by_header = {mail.header("Message-ID"): mail.thread_id for mail in self.mails.values()}
+        by_header = {mail.header("Message-ID"): mail.thread_id for mail in self.mails.values()} if named else {}
         return next((by_header[name] for name in reversed(named) if name in by_header), None)
 
     def _joined(self, message: EmailMessage, thread_id: str | None) -> str | None:
