@@ -155,10 +155,11 @@ class Gate:
             row = None if known is None else await self.heed(known)
             if row is not None and row.state in ("approved", "sending", "unknown"):
                 return await self._release(row, call)
-            for found in await self._hand_written(action):
+            written, used = await self._hand_written(action)
+            for found in written:
                 if (outcome := await self._release_by_hand(action, found, call)) is not None:
                     return outcome
-            return await self._recorded(call, await self._asked(action, row))
+            return await self._recorded(call, await self._asked(action, row, used))
         except DeskError as error:
             return await self._recorded(call, Failed(error))
 
@@ -172,7 +173,7 @@ class Gate:
         except DeskError as error:
             return await self._recorded(call, Failed(error))
 
-    async def _asked(self, action: Action, row: Row | None) -> NotApproved:
+    async def _asked(self, action: Action, row: Row | None, used: Sequence[Found]) -> NotApproved:
         """See to it that the request waits where the person looks, and say so."""
         if row is not None and row.state == "rejected":
             reason = f": {row.note}" if row.note else ""
@@ -182,6 +183,8 @@ class Gate:
             raise _under_way()
         request = await asyncio.to_thread(self._approvals.request, fresh)
         where = f"The request waits in {request}; when the person moves it to Approved/, the same call sends it."
+        if used:
+            where = f"{used[0].path} was used before and is no new yes. {where}"
         if fresh.revision > 1:
             return NotApproved("changed", request, f"The approval file was edited, so it released nothing. {where}")
         if row is not None and row.state == "expired":
@@ -282,17 +285,16 @@ class Gate:
                 found = await asyncio.to_thread(self._approvals.locate, row)
                 if found is None or found.folder != "Approved" or not self._approvals.is_intact(found, row):
                     raise Changed("the approval was taken away or changed in this moment", hint="call again")
-                claimed = await self._store.write(lambda tx: self._claim(tx, row, found))
-            case "sending" if row.lease is not None and row.lease > self._now():
-                raise _under_way()
+                return await self._carry_out(lambda tx: self._claim(tx, row, found), call)
+            case "sending" if row.lease is None or row.lease <= self._now():
+                now, lease = self._now(), self._lease
+                return await self._carry_out(lambda tx: ledger.take_over(tx, row, now=now, lease=lease), call)
             case "sending":
-                now = self._now()
-                claimed = await self._store.write(lambda tx: ledger.take_over(tx, row, now=now, lease=self._lease))
+                raise _under_way()
             case "unknown":
                 raise _unknown(row)
             case _:
                 raise Denied(f"the request {row.id} is {row.state}", reason="no_approval", request=row.file)
-        return await self._after(claimed, call)
 
     def _claim(self, tx: Transaction, row: Row, found: Found) -> Row | Wait | Lost:
         now = self._now()
@@ -304,45 +306,49 @@ class Gate:
             self._approvals.take(found, claimed)  # where the file is gone this raises, and the row stays as it was
         return claimed
 
-    async def _hand_written(self, action: Action) -> Sequence[Found]:
+    async def _hand_written(self, action: Action) -> tuple[list[Found], list[Found]]:
+        """The person's own files that cover this mail, and those that did so once and are used up."""
         if self._settings.approvals == "sealed":
-            return []
+            return [], []
         found = await asyncio.to_thread(self._approvals.hand_written, action, self._now())
-        # A file that was used once, put back or copied, is no new yes.
-        return await self._store.read(lambda tx: [each for each in found if not ledger.was_used(tx, each.content)])
+        used = await self._store.read(lambda tx: [each for each in found if ledger.was_used(tx, each.content)])
+        return [each for each in found if each not in used], used
 
     async def _release_by_hand(self, action: Action, found: Found, call: _Call) -> Outcome | None:
         """None where another process was faster with this file."""
         row = self._new(action, "approved", decided_by=BY_HAND)
+        withdrawn: list[Row] = []
 
-        def work(tx: Transaction) -> tuple[Row | Wait | Lost, list[Row]]:
+        def work(tx: Transaction) -> Row | Wait | Lost:
             ledger.in_turn(tx)
             if isinstance(verdict := ledger.permitted(tx, now=self._now(), limits=self._limits), Wait):
-                return verdict, []
-            withdrawn = ledger.withdraw(tx, action.digest)
+                return verdict
+            withdrawn.extend(ledger.withdraw(tx, action.digest))
             if not ledger.insert(tx, row) or not ledger.use(tx, row, found.content, self._now()):
                 raise _under_way()
-            return self._claim(tx, row, found), withdrawn
+            return self._claim(tx, row, found)
 
         try:
-            claimed, withdrawn = await self._store.write(work)
+            outcome = await self._carry_out(work, call)
         except Changed:
             return None
-        for request in withdrawn:
-            await asyncio.to_thread(self._approvals.close, request, "withdrawn")
-        return await self._after(claimed, call)
+        with suppress(OSError, DeskError):  # a request that was withdrawn releases nothing, wherever its file lies
+            for request in withdrawn:
+                await asyncio.to_thread(self._approvals.close, request, "withdrawn")
+        return outcome
 
-    async def _after(self, claimed: Row | Wait | Lost, call: _Call) -> Outcome:
-        match claimed:
-            case Wait(until):
-                return await self._recorded(call, Limited(self._limits, until - self._now()))
-            case Lost():
-                raise _under_way()
-            case Row():
-                # Cancelled or not: what was begun is brought to an end that is written down.
-                with anyio.CancelScope(shield=True):
-                    performed = await self._perform(claimed, call)
-                return performed
+    async def _carry_out(self, claim: Callable[[Transaction], Row | Wait | Lost], call: _Call) -> Outcome:
+        """Cancelled or not: what was claimed is brought to an end that is written down."""
+        outcome: Outcome
+        with anyio.CancelScope(shield=True):
+            match await self._store.write(claim):
+                case Wait(until):
+                    outcome = await self._recorded(call, Limited(self._limits, until - self._now()))
+                case Lost():
+                    raise _under_way()
+                case Row() as claimed:
+                    outcome = await self._perform(claimed, call)
+        return outcome
 
     # Performing.
 

@@ -1,9 +1,11 @@
 """The seeds' log files in the vault, one JSON object a line, readable by their owner only."""
 
+import json
 import logging
 import os
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -29,7 +31,7 @@ class AuditLogEntry(BaseModel):
 
 def action(vault: Path, entry: audit.Entry) -> None:
     """Seed 001's line: the entry of the chain, redacted like there."""
-    line = audit.redacted(entry).model_dump_json(exclude_none=True)
+    line = audit.redacted(entry).model_dump(exclude_none=True)
     try:
         _append(vault, ("Logs", "actions"), f"{entry.timestamp[:10]}.json", line)
     except (OSError, DeskError) as failure:
@@ -45,13 +47,14 @@ def pre_send(vault: Path, leaving: Action, now: datetime) -> None:
         body_preview=leaving.body[:200],
         reply_to_message_id=leaving.reply_to_message_id,
     )
-    _append(vault, ("Logs",), f"gmail_mcp_{now:%Y-%m-%d}.jsonl", entry.model_dump_json())
+    _append(vault, ("Logs",), f"gmail_mcp_{now:%Y-%m-%d}.jsonl", entry.model_dump())
 
 
-def _append(vault: Path, folders: tuple[str, ...], name: str, line: str) -> None:
+def _append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:
     with paths.opened(vault, folders, create=True) as (folder, _):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(name, flags, 0o600, dir_fd=folder)
         with os.fdopen(file, "ab", buffering=0) as opened:
-            opened.write(f"{line}\n".encode())
+            # In ASCII: some readers take U+2028 and the like for the end of a line.
+            opened.write(f"{json.dumps(line)}\n".encode())
             os.fsync(file)
