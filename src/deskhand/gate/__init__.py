@@ -224,7 +224,9 @@ class Gate:
         decided = await self.heed(row, by, note)
         call = _Call(by, answer, row.action.to, _parameters(decided), self._now())
         if decided.state != answer:
-            error = Changed(f"the file of {action_id} was edited; it waits again, as revision {decided.revision}")
+            error = Changed(
+                f"the request {action_id} is {decided.state}, as revision {decided.revision}: its file was edited"
+            )
             await self._recorded(call, Failed(error))
             raise error
         await self._store.write(lambda tx: audit.append(tx, _entry(call, "success", None, self._now())))
@@ -399,6 +401,8 @@ class Gate:
             return _Refused(error)
         except TimeoutError:
             return _Refused(TimedOut("the mailbox did not answer in time"))
+        except OSError as error:
+            return _Refused(SendFailed(f"the line that goes before a send cannot be written: {error.strerror}"))
 
     async def _sent(self, row: Row, token: str, mail: Outgoing) -> _Delivery | NotSent:
         kept = await self._store.write(lambda tx: ledger.keep_token(tx, row, token))
