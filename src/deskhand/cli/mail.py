@@ -98,9 +98,8 @@ def _search(options: argparse.Namespace) -> None:
             print(json.dumps(asdict(mail), default=str))
         else:
             unread = "●" if "UNREAD" in mail.labels else " "
-            print(
-                f"{mail.date:%Y-%m-%d %H:%M} {unread} {mail.sender}  {mail.subject}\n    {mail.id}  {mail.snippet[:100]}"
-            )
+            print(f"{mail.date:%Y-%m-%d %H:%M} {unread} {mail.sender}  {mail.subject}")
+            print(f"    {mail.id}  {mail.snippet[:100]}")
 
 
 async def _found(desk: "Desk", query: str, limit: int) -> Any:

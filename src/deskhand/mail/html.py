@@ -21,9 +21,9 @@ _TOKEN = re.compile(
 )
 _ATTRIBUTE = re.compile(r"([^\s=\"'>/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
-_MEDIA = re.compile(r"@[^{};]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}?")
-_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
-_SIMPLE = re.compile(r"([a-z][a-z0-9]*)?((?:[.#][\w-]+)*)")
+_STYLE_SHEET = re.compile(r"<style[^>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
+_SIMPLE = re.compile(r"[a-z][a-z0-9]*(?:\.[\w-]+)?|[.#][\w-]+")
 _SHOWN_HOST = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/:?#]\S*)?", re.IGNORECASE)
 _VOID = _names("area base br col embed hr img input link meta param source track wbr")
 _SWALLOWED = _names("script style title template noscript textarea iframe object svg math select head")
@@ -35,6 +35,7 @@ _BLOCKS = _names(
 # An opening tag of the key closes an open one of the values, unless a container lies between them.
 _CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "th", "tr"), "dt": ("dt", "dd")}
 _CLOSES["dd"] = _CLOSES["dt"]
+LONGEST_SHEET = 300_000
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
 _COLOURS = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "transparent": ""}
 
@@ -57,6 +58,9 @@ class _Element:
     pre: bool
     href: str = ""
     starts: int = 0
+
+    def inherited(self) -> tuple[bool, str, str, bool]:
+        return self.hidden, self.colour, self.background, self.pre
 
 
 @dataclass(slots=True)
@@ -84,14 +88,23 @@ class _Reader:
         self._line(tag)
         if tag in _VOID:
             return
-        parent = self.stack[-1]
-        style = self._style(tag, attributes)
-        colour = _colour(style.get("color", attributes.get("color", ""))) or parent.colour
-        background = _background(style, attributes) or parent.background
-        hidden = parent.hidden or tag in _SWALLOWED or "hidden" in attributes or _hides(style) or colour == background
-        pre = parent.pre or tag == "pre" or style.get("white-space", "").startswith("pre")
-        self.stack.append(_Element(tag, hidden, colour, background, pre, attributes.get("href", ""), len(self.shown)))
+        element = _Element(tag, *self.stack[-1].inherited(), attributes.get("href", ""), len(self.shown))
+        if tag in _SWALLOWED or "hidden" in attributes:
+            element.hidden = True
+        if tag == "pre":
+            element.pre = True
+        if self.rules or attributes:
+            self._apply(element, self._style(tag, attributes), attributes)
+        self.stack.append(element)
         self.open[tag] += 1
+
+    def _apply(self, element: _Element, style: Mapping[str, str], attributes: Mapping[str, str]) -> None:
+        element.colour = _colour(style.get("color", attributes.get("color", ""))) or element.colour
+        element.background = _background(style, attributes) or element.background
+        if element.colour == element.background or _hides(style):
+            element.hidden = True
+        if style.get("white-space", "").startswith("pre"):
+            element.pre = True
 
     def end(self, tag: str) -> None:
         if self.open[tag]:
@@ -135,7 +148,9 @@ class _Reader:
         keys = [tag, f"#{attributes.get('id', '').lower()}"]
         names = [f".{name}" for name in attributes.get("class", "").lower().split()[:50]]
         sheets = [self.rules[key] for key in (*keys, *names, *(f"{tag}{name}" for name in names)) if key in self.rules]
-        return _declarations(";".join([*sheets, attributes.get("style", "")]))
+        return (
+            _declarations(";".join([*sheets, attributes.get("style", "")])) if sheets or "style" in attributes else {}
+        )
 
     def _check_link(self, element: _Element) -> None:
         label = "".join(self.shown[element.starts :]).strip()
@@ -150,7 +165,7 @@ class _Reader:
 
 
 def visible(source: str) -> Visible:
-    reader = _Reader(_hiding_rules(source))
+    reader = _Reader(_sheet_rules(source))
     for text, close, tag, attributes in _tokens(source):
         if text:
             reader.text(text)
@@ -188,15 +203,18 @@ def _attributes(source: str) -> dict[str, str]:
     return made
 
 
-def _hiding_rules(source: str) -> dict[str, str]:
+def _sheet_rules(source: str) -> dict[str, str]:
     """What the style sheets say, by plain tag, class and id. Media queries speak of other screens."""
     rules: dict[str, str] = {}
-    for sheet in re.findall(r"<style[^>]*>(.*?)(?:</style|\Z)", source[:500_000], re.IGNORECASE | re.DOTALL):
-        plain = _MEDIA.sub("", re.sub(r"/\*.*?(?:\*/|\Z)|<!--|-->", "", sheet, flags=re.DOTALL))
-        for selectors, declarations in _RULE.findall(plain):
-            for selector in selectors.lower().split(","):
-                if _SIMPLE.fullmatch(key := selector.strip()) and key:
-                    rules[key] = f"{rules.get(key, '')};{declarations}"
+    for sheet in _STYLE_SHEET.findall(source[:LONGEST_SHEET]):
+        depth = 0
+        for block in _COMMENT.sub("", sheet).lower().split("}"):
+            *outer, selectors, declarations = ["", *block.split("{")]
+            if depth == 0 and len(outer) == 1:
+                for selector in selectors.rpartition(";")[2].split(","):
+                    if _SIMPLE.fullmatch(key := selector.strip()):
+                        rules[key] = f"{rules.get(key, '')};{declarations}"[:1000]
+            depth = max(0, depth + len(outer) - 1)
     return rules
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
+from itertools import zip_longest
 from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -25,7 +26,8 @@ __all__ = ["Parsed", "Person", "compose", "parse", "recipient", "reply_recipient
 ACTION_HEADER = "X-Deskhand-Action"
 LARGEST = 25 * 1024 * 1024
 LONGEST_BODY = 500_000
-LONGEST_HTML = 2_000_000
+LONGEST_HTML = 500_000
+LONGEST_FIELD = 100_000
 LONGEST_SUBJECT = 998
 SNIPPET = 200
 DEEPEST = 20
@@ -168,7 +170,7 @@ def _part(raw: bytes) -> _Part:
     fields: dict[bytes, list[bytes]] = {}
     at = 0
     while line := _FIELD.match(raw, at):
-        fields.setdefault(line[1].lower(), []).append(line[2].rstrip(b"\r"))
+        fields.setdefault(line[1].lower(), []).append(line[2][:LONGEST_FIELD].rstrip(b"\r"))
         at = line.end()
     blank = _BLANK.match(raw, at)
     body = raw[blank.end() if blank else at :]
@@ -230,8 +232,8 @@ def _children(part: _Part) -> list[_Part]:
         return []
     edges = list(re.finditer(rb"(?:^|\r?\n)--" + re.escape(boundary) + rb"(--)?[ \t]*(?=\r?\n|\Z)", part.body))
     made: list[_Part] = []
-    for edge, following in zip(edges, [*edges[1:], None], strict=True):
-        if edge[1] or len(made) > MOST_PARTS:
+    for edge, following in zip_longest(edges, edges[1:]):
+        if edge is None or edge[1] or len(made) > MOST_PARTS:
             break
         inner = part.body[edge.end() : following.start() if following else len(part.body)]
         made.append(_part(inner[_BLANK.match(inner).end() :] if _BLANK.match(inner) else inner))  # type: ignore[union-attr]
