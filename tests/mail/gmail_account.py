@@ -23,6 +23,17 @@ def _parsed(raw: bytes) -> EmailMessage:
     return email.message_from_bytes(raw, policy=email.policy.default)
 
 
+@lru_cache(1000)
+def _fields(raw: bytes) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in _parsed(raw).items()]
+
+
+@lru_cache(1000)
+def _text(raw: bytes) -> str:
+    body = _parsed(raw).get_body(("plain", "html"))
+    return body.get_content() if body is not None else ""
+
+
 @dataclass
 class Mail:
     id: str
@@ -36,12 +47,12 @@ class Mail:
         return _parsed(self.raw)
 
     def header(self, name: str) -> str:
-        return " ".join(str(self.parsed.get(name, "")).split())
+        found = (value for field, value in _fields(self.raw) if field.lower() == name.lower())
+        return " ".join(next(found, "").split())
 
     @property
     def text(self) -> str:
-        body = self.parsed.get_body(("plain", "html"))
-        return body.get_content() if body is not None else ""
+        return _text(self.raw)
 
     @property
     def has_attachment(self) -> bool:
@@ -61,7 +72,7 @@ class Mail:
             case "raw":
                 made["raw"] = base64.urlsafe_b64encode(self.raw).decode()
             case "metadata":
-                made["payload"] = {"mimeType": self.parsed.get_content_type(), "headers": self._headers(headers)}
+                made["payload"] = {"headers": self._headers(headers)}
             case "full":
                 made["payload"] = _part(self.parsed, "")
         return made
@@ -69,8 +80,8 @@ class Mail:
     def _headers(self, wanted: list[str] | None) -> list[dict[str, str]]:
         names = None if not wanted else {name.lower() for name in wanted}
         return [
-            {"name": name, "value": str(value)}
-            for name, value in self.parsed.items()
+            {"name": name, "value": value}
+            for name, value in _fields(self.raw)
             if names is None or name.lower() in names
         ]
 

@@ -10,8 +10,7 @@ Methods are named as in the document without `gmail.users.`; the batch, the toke
 """
 
 import base64
-import email.parser
-import email.policy
+import email
 import hashlib
 import json
 import socket
@@ -383,8 +382,8 @@ class _Handler(BaseHTTPRequestHandler):
             case Expired():
                 double.expire()
         whole = b"Content-Type: " + self.headers["Content-Type"].encode() + b"\r\n\r\n" + content
-        message = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(whole)
-        parts = [part for part in message.iter_parts() if part.get_content_type() == "application/http"]
+        message = email.message_from_bytes(whole)
+        parts = [part for part in message.get_payload() if part.get_content_type() == "application/http"]
         if not 0 < len(parts) <= 100:
             refused = Refused(400, "invalidArgument", "The batch must have 1 to 100 requests.")
             return self._answer(400, json.dumps(refused.body).encode())

@@ -28,6 +28,21 @@ def http(gmail: GmailDouble) -> Iterator[httpx2.Client]:
         yield client
 
 
+@pytest.fixture
+def users(gmail: GmailDouble) -> Iterator[Any]:
+    """Google's client with every address on loopback. Never its batch: that goes to Google, whatever is set."""
+    from google.oauth2.credentials import Credentials
+    from googleapiclient.discovery import build_from_document
+
+    # Not from_authorized_user_file: that goes to Google for a token, whatever the file says.
+    credentials = Credentials(
+        token=None, refresh_token="refresh-1", token_uri=f"{gmail.origin}/token", scopes=[MODIFY], **CLIENT
+    )
+    options = {"api_endpoint": gmail.origin}
+    with build_from_document(discovery.DOCUMENT, credentials=credentials, client_options=options) as service:
+        yield service.users()
+
+
 @requirement("gmail:honest-double")
 def test_each_method_of_the_double_is_one_of_googles() -> None:
     assert set(HANDLERS) <= {method.name for method in discovery.methods()}
@@ -82,9 +97,8 @@ def test_an_answer_that_is_not_googles_is_a_defect_of_the_double() -> None:
 
 
 @requirement("gmail:honest-double")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-def test_googles_own_client_goes_through_a_mails_whole_life(gmail: GmailDouble) -> None:
-    users = google(gmail)
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_googles_own_client_goes_through_a_mails_whole_life(gmail: GmailDouble, users: Any) -> None:
     first = gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>", attachment="plan.pdf"))
 
     assert users.getProfile(userId="me").execute()["emailAddress"] == "me@example.com"
@@ -113,11 +127,10 @@ def test_googles_own_client_goes_through_a_mails_whole_life(gmail: GmailDouble) 
 
 
 @requirement("gmail:honest-double")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::ResourceWarning")
-def test_googles_own_client_understands_the_refusals_and_renews_its_token(gmail: GmailDouble) -> None:
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_googles_own_client_understands_the_refusals_and_renews_its_token(gmail: GmailDouble, users: Any) -> None:
     from googleapiclient.errors import HttpError
 
-    users = google(gmail)
     with pytest.raises(HttpError) as missing:
         users.messages().get(userId="me", id="18d5a0000000ffff").execute()
     gmail.expire()
@@ -126,16 +139,3 @@ def test_googles_own_client_understands_the_refusals_and_renews_its_token(gmail:
     assert missing.value.reason == "Requested entity was not found."
     assert users.getProfile(userId="me").execute()["emailAddress"] == "me@example.com"
     assert gmail.asked.count("token") == 2
-
-
-def google(gmail: GmailDouble) -> Any:
-    """Google's client with every address on loopback. Never its batch: that goes to Google, whatever is set."""
-    from google.oauth2.credentials import Credentials
-    from googleapiclient.discovery import build_from_document
-
-    # Not from_authorized_user_file: that goes to Google for a token, whatever the file says.
-    credentials = Credentials(
-        token=None, refresh_token="refresh-1", token_uri=f"{gmail.origin}/token", scopes=[MODIFY], **CLIENT
-    )
-    options = {"api_endpoint": gmail.origin}
-    return build_from_document(discovery.DOCUMENT, credentials=credentials, client_options=options).users()

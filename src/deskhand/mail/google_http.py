@@ -4,8 +4,6 @@ Reads are tried again when the trouble may pass; nothing else is ever tried twic
 certainly done nothing.
 """
 
-import email.parser
-import email.policy
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -252,11 +250,11 @@ def _batch_body(requests: Sequence[Request]) -> bytes:
 
 def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, Answer]]:
     """Each part answers the request whose Content-ID it repeats, in any order."""
-    whole = b"Content-Type: " + content_type.encode() + b"\r\n\r\n" + content
-    for part in email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(whole).iter_parts():
-        place = re.search(r"(\d+)>?$", str(part["Content-ID"]))
-        payload = part.get_payload(decode=True)
-        head, _, body = (payload if isinstance(payload, bytes) else b"").partition(b"\r\n\r\n")
+    boundary = re.search(r'boundary="?([^";\s]+)', content_type)
+    for part in content.split(f"--{boundary[1]}".encode())[1:] if boundary else ():
+        envelope, _, answer = part.partition(b"\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        place = re.search(rb"(?im)^content-id: *<?[^\r\n]*?(\d+)>?\r?$", envelope)
         status = re.match(rb"HTTP/\S+ (\d{3})", head)
         wait = re.search(rb"(?im)^retry-after: *(\d+)", head)
         if place and status:
