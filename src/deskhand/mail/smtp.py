@@ -34,12 +34,12 @@ def submit(account: Account, password: str | None, sender: str, mail: Outgoing) 
 
 
 def _connected(account: Account) -> smtplib.SMTP:
-    context = ssl.create_default_context()
     if account.tls:
+        context = ssl.create_default_context()
         return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=context)
     server = smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
     if not account.here:
-        server.starttls(context=context)
+        server.starttls(context=ssl.create_default_context())
     return server
 
 
