@@ -445,6 +445,20 @@ async def test_a_gmail_that_cannot_be_reached_has_sent_nothing(
 
 
 @requirement("gmail:never-twice")
+async def test_a_sign_in_that_fails_before_the_send_has_sent_nothing(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    gmail.plan("drafts.send", Expired())
+    gmail.plan("token", Status(503))
+
+    with pytest.raises(SendFailed) as failed:
+        await mailbox.send(token, mail)
+
+    assert not isinstance(failed.value, OutcomeUnknown)
+    assert await mailbox.look(token, mail) == NotSent(token)
+
+
+@requirement("gmail:never-twice")
 @pytest.mark.parametrize("fault", [None, Cut(accepted=True), Cut(accepted=False)])
 async def test_where_only_sending_was_granted_there_is_one_attempt_and_no_guess(tmp_path: Path, fault: Any) -> None:
     with GmailDouble(scope=SEND) as gmail:

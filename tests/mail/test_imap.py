@@ -373,3 +373,18 @@ def test_a_url_that_is_no_account_is_an_error_of_the_configuration(url: str, tmp
 async def test_a_draft_needs_a_message_id(mailbox: ImapMailbox) -> None:
     with pytest.raises(InvalidInput):
         await mailbox.create_draft(letter(), None)
+
+
+@requirement("imap:never-twice")
+async def test_an_account_that_cannot_send_says_so_before_anything_begins(
+    server: Dovecot, relay: Relay, tmp_path: Path
+) -> None:
+    no_password = f"imap://{server.user}@127.0.0.1:{server.port}"
+    for variables, error in (
+        ({"DESKHAND_SMTP_URL": "https://relay.example"}, BadConfig),
+        ({"DESKHAND_SMTP_URL": "smtp://me@127.0.0.1", "DESKHAND_IMAP_URL": no_password}, AuthRequired),
+    ):
+        mailbox = opened(server, relay, tmp_path, **variables)
+        with pytest.raises(error):
+            await mailbox.prepare(outgoing())
+        await mailbox.close()

@@ -16,7 +16,7 @@ from typing import Any
 import httpx2
 
 from deskhand.config import Settings
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail import FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime
 from deskhand.mail.google_auth import GoogleAuth
 from deskhand.mail.google_http import Answer, GmailApi, Lost, Request, refusal, succeeded
@@ -111,7 +111,11 @@ class GmailMailbox:
             request = Request("POST", "messages/send", body=message)
         else:
             request = Request("POST", "drafts/send", body={"id": token, "message": message})
-        match await self._api.once(request):
+        try:
+            answer = await self._api.once(request)
+        except Unavailable as error:  # the sign-in, which comes before the mail is handed over
+            raise SendFailed(f"{error.message}; nothing was sent") from error
+        match answer:
             case Answer(status=200, body={"id": str(sent), "threadId": str(thread)}):
                 return Sent(sent, thread)
             case failure:

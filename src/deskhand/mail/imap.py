@@ -131,13 +131,11 @@ class ImapMailbox:
 
     async def prepare(self, mail: Outgoing) -> str:
         """The Message-ID is the token: SMTP has no other, and it is what Sent is searched for."""
+        self._relay()
         return mail.message_id
 
     async def send(self, token: str, mail: Outgoing) -> Sent:
-        account = accounts.smtp_account(self._settings)
-        password = accounts.password(self._settings.home, self._account) if account.user else None
-        sender = await self.address()
-        handed = (account, account.password or password, sender, mail)
+        handed = (*self._relay(), await self.address(), mail)
         await asyncio.get_running_loop().run_in_executor(None, smtp.submit, *handed)
         try:
             if not isinstance(await self.look(token, mail), Sent):  # some servers file it themselves
@@ -160,6 +158,13 @@ class ImapMailbox:
 
         await asyncio.get_running_loop().run_in_executor(self._thread, work)
         self._thread.shutdown()
+
+    def _relay(self) -> tuple[accounts.Account, str | None]:
+        """Who takes the mail, and the password there: its own, else the one of the IMAP account."""
+        account = accounts.smtp_account(self._settings)
+        if account.user is None:
+            return account, None
+        return account, account.password or accounts.password(self._settings.home, self._account)
 
     async def _read(self, work: Callable[[Session], T]) -> T:
         """On the kept connection; where it turns out to be dead, once more on a new one."""
