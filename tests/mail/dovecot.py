@@ -47,7 +47,6 @@ default_login_user = {user}
 default_internal_group = {group}
 first_valid_uid = 0
 last_valid_uid = 0
-mail_location = maildir:~/Maildir:LAYOUT=fs
 mail_home = {folder}/home/%u
 mail_max_userip_connections = 200
 mail_uid = {uid}
@@ -60,26 +59,6 @@ passdb {{
 userdb {{
   driver = static
   args = uid={uid} gid={gid} home={folder}/home/%u
-}}
-namespace inbox {{
-  inbox = yes
-  separator = /
-  mailbox Drafts {{
-    special_use = \\Drafts
-    auto = subscribe
-  }}
-  mailbox "Sent Items" {{
-    special_use = \\Sent
-    auto = subscribe
-  }}
-  mailbox Spam {{
-    special_use = \\Junk
-    auto = subscribe
-  }}
-  mailbox Bin {{
-    special_use = \\Trash
-    auto = subscribe
-  }}
 }}
 service imap-login {{
   chroot =
@@ -97,6 +76,41 @@ service stats {{
   chroot =
 }}
 """
+TODAY = """
+mail_location = maildir:~/Maildir:LAYOUT=fs
+namespace inbox {
+  inbox = yes
+  separator = /
+  mailbox Drafts {
+    special_use = \\Drafts
+    auto = subscribe
+  }
+  mailbox "Sent Items" {
+    special_use = \\Sent
+    auto = subscribe
+  }
+  mailbox Spam {
+    special_use = \\Junk
+    auto = subscribe
+  }
+  mailbox Bin {
+    special_use = \\Trash
+    auto = subscribe
+  }
+}
+"""
+"""Special use by declaration, folders with slashes, every extension that Dovecot has."""
+
+LONG_AGO = """
+mail_location = maildir:~/Maildir
+imap_capability = IMAP4rev1 NAMESPACE UIDPLUS {more}
+namespace inbox {
+  inbox = yes
+  prefix = INBOX.
+  separator = .
+}
+"""
+"""Folders below INBOX with dots, no special use, no SORT, PREVIEW, WITHIN or LITERAL+."""
 
 
 def program() -> str:
@@ -109,7 +123,8 @@ def program() -> str:
 class Process:
     """A running Dovecot; whoever signs in with the password has a mailbox of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str = TODAY) -> None:
+        self._kind = kind
         self._program = program()
         self.port = _free_port()
         # Dovecot touches no mail as root; its own user does, wherever the package made one.
@@ -121,7 +136,8 @@ class Process:
         user, identity = self._user.pw_name, {"user": self._user.pw_uid, "group": self._user.pw_gid}
         facts = {"uid": self._user.pw_uid, "gid": self._user.pw_gid, "group": grp.getgrgid(self._user.pw_gid).gr_name}
         self.config = self.folder / "dovecot.conf"
-        self.config.write_text(CONFIG.format(folder=self.folder, port=self.port, password=PASSWORD, user=user, **facts))
+        facts |= {"folder": self.folder, "port": self.port, "password": PASSWORD, "user": user}
+        self.config.write_text(CONFIG.format(**facts) + self._kind)
         for folder in (self.folder, *(self.folder / name for name in ("run", "state", "home"))):
             folder.mkdir(exist_ok=True)
             os.chown(folder, *identity.values())
@@ -234,7 +250,7 @@ class Relay:
     """Takes mail by SMTP; what is for the desk's own address arrives in its inbox."""
 
     def __init__(self, server: Dovecot) -> None:
-        self._server = server
+        self.server = server
         self.port = _free_port()
         self.delivered: list[tuple[tuple[str, ...], bytes]] = []
         self.chance: Callable[[], Say | Cut | None] = lambda: None
@@ -259,7 +275,7 @@ class Relay:
     def accept(self, recipients: tuple[str, ...], raw: bytes) -> None:
         self.delivered.append((recipients, raw))
         if ADDRESS in recipients:
-            self._server.deliver(raw)
+            self.server.deliver(raw)
 
     async def handle_EHLO(  # noqa: N802 - aiosmtpd's name
         self, server: Any, session: Session, envelope: Envelope, hostname: str, responses: list[str]

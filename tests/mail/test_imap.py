@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mail.dovecot import Cut, Dovecot, Relay, Say
+from mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
 from mail.letters import DATE, letter, outgoing
 from requirements import requirement
 
@@ -387,4 +387,40 @@ async def test_an_account_that_cannot_send_says_so_before_anything_begins(
         mailbox = opened(server, relay, tmp_path, **variables)
         with pytest.raises(error):
             await mailbox.prepare(outgoing())
+        await mailbox.close()
+
+
+async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
+    with Process(LONG_AGO.replace("{more}", "MOVE")) as process, Relay(Dovecot(process)) as relay:
+        server = relay.server
+        mailbox = opened(server, relay, tmp_path)
+        for number in (2, 1, 3):
+            raw = letter(subject=f"Grüße {number}", body=f"Über {number}", message_id=f"<{number}@example.org>")
+            server.deliver(raw, at=DATE + timedelta(days=number))
+
+        found = await mailbox.search("Über after:2026/02/12", 10)
+        await mailbox.move(found[0].id, "Clients/Ann")
+        await mailbox.add_label(found[1].id, "To do")
+        mail = outgoing()
+        sent = await mailbox.send(await mailbox.prepare(mail), mail)
+        await mailbox.create_draft(mail.raw, None)
+        everything = await mailbox.search("", 2)
+        await mailbox.close()
+
+        assert [(each.subject, each.snippet) for each in found] == [("Grüße 3", "Über 3"), ("Grüße 2", "Über 2")]
+        assert everything[0].id == sent.message_id
+        assert everything[0].labels == ("DRAFT", "SENT")
+        assert (everything[1].id, everything[1].labels) == (found[0].id, ("Clients/Ann", "UNREAD"))
+        assert server.raws("INBOX.Sent") == server.raws("INBOX.Drafts") == [mail.raw]
+
+
+async def test_what_a_server_cannot_do_is_refused_and_not_imitated(tmp_path: Path) -> None:
+    with Process(LONG_AGO.replace("{more}", "")) as process, Relay(Dovecot(process)) as relay:
+        mailbox = opened(relay.server, relay, tmp_path)
+        relay.server.deliver(letter(message_id="<one@example.org>"))
+        (mail,) = await mailbox.search("", 1)
+
+        with pytest.raises(Denied, match="cannot move"):
+            await mailbox.move(mail.id, "Done")
+        assert (await mailbox.get(mail.id)).summary.labels == ("INBOX", "UNREAD")
         await mailbox.close()

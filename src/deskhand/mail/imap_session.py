@@ -55,6 +55,7 @@ class Found:
 
 class Session:
     def __init__(self, account: Account, password: str) -> None:
+        self._names: tuple[str, str] | None = None
         with translated(account.host):
             self._client = IMAPClient(
                 account.host, account.port, ssl=account.tls, timeout=SocketTimeout(connect=10, read=30)
@@ -91,6 +92,7 @@ class Session:
 
     def folders(self) -> list[Folder]:
         """Every folder that can hold mail, the inbox first."""
+        prefix, _ = self._namespace()
         listed = [
             (set(flags), (delimiter or b"/").decode(), name)
             for flags, delimiter, name in self._client.list_folders()
@@ -98,7 +100,7 @@ class Session:
         ]
         declared = {use for flags, _, _ in listed for use in flags}
         made = [
-            Folder(name, ROLES[role][0] if role else name.replace(delimiter, "/"), role)
+            Folder(name, ROLES[role][0] if role else name.removeprefix(prefix).replace(delimiter, "/"), role)
             for flags, delimiter, name in listed
             for role in [_role(flags, name.rpartition(delimiter)[2], declared)]
         ]
@@ -108,9 +110,8 @@ class Session:
         return next((folder for folder in self.folders() if folder.role == role), None) or self.create(ROLES[role][2])
 
     def create(self, label: str) -> Folder:
-        namespace = self._client.namespace().personal if self._client.has_capability("NAMESPACE") else None
-        prefix, delimiter = namespace[0] if namespace else ("", "/")
-        name = prefix + label.replace("/", delimiter or "/")
+        prefix, delimiter = self._namespace()
+        name = prefix + label.replace("/", delimiter)
         try:
             self._client.create_folder(name)
             self._client.subscribe_folder(name)
@@ -159,6 +160,14 @@ class Session:
 
     def append(self, folder: Folder, raw: bytes, flags: Sequence[str]) -> None:
         self._client.append(folder.name, raw, flags)
+
+    def _namespace(self) -> tuple[str, str]:
+        """What every folder of the person's own begins with, and what stands between a folder and those in it."""
+        if self._names is None:
+            spaces = self._client.namespace().personal if self._client.has_capability("NAMESPACE") else None
+            prefix, delimiter = spaces[0] if spaces else ("", None)
+            self._names = prefix, delimiter or "/"
+        return self._names
 
     def _fetch(self, folder: Folder, uidvalidity: int, uids: Sequence[int]) -> list[Found]:
         if not uids:
