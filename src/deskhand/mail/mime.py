@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from deskhand.errors import FieldProblem, InvalidInput, SendFailed
+from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.mail import Attachment, FullMessage, Message, headers, html
 from deskhand.mail.charsets import decoded, scalar
 from deskhand.mail.headers import Person, recipient
@@ -376,9 +376,7 @@ def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -
     also_seen = [address.addr_spec for address in theirs["to"].addresses]
     clear = seen == also_seen == list(recipients) and not mine.cc and theirs["cc"] is None and theirs["bcc"] is None
     if not clear or mine.subject.split() != subject.split() or str(theirs["subject"]) != subject or text != body:
-        raise SendFailed(
-            "The mail would not read as it was written.", hint="Nothing was sent. Simplify subject or body."
-        )
+        raise InvalidInput("The mail would not read as it was written.", hint="Simplify its subject or body.")
 
 
 # Replying
