@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mail.letters import DATE, letter
 from requirements import requirement
 
 from deskhand.errors import InvalidInput
-from deskhand.mail import FullMessage, mime
+from deskhand.mail import FullMessage, headers, mime
 
 
 def composed(**changes: object) -> bytes:
@@ -224,6 +224,16 @@ def test_a_senders_name_cannot_pass_for_an_address() -> None:
 
     assert read.sender == '"boss@corp.example <boss@corp.example>" <x@evil.example>'
     assert read.warnings == ("the sender's name shows boss@corp.example, the mail is from x@evil.example",)
+
+
+@requirement("mail:names")
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30).map(str.strip))
+def test_any_name_stays_a_name_when_it_is_read_again(name: str) -> None:
+    assume("=?" not in name)
+    person = headers.Person(name, "ann@example.org")
+
+    assert headers.people(f"{person}, Bob <bob@example.org>") == [person, headers.Person("Bob", "bob@example.org")]
 
 
 HIDDEN = [
