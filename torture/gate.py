@@ -173,7 +173,6 @@ def run_sends(environment: dict[str, str], letters: dict[str, Letter], chance: i
     vault = Path(environment["VAULT_PATH"])
     lock, queue = threading.Lock(), list(letters.values())
     random.shuffle(queue)
-    states: dict[int, str] = {}
 
     def serve(working: Worker) -> None:
         while True:
@@ -184,8 +183,7 @@ def run_sends(environment: dict[str, str], letters: dict[str, Letter], chance: i
             answer = working.submit(letter)
             with lock:
                 approve(vault, letters)
-                states[letter.number] = settled(environment, letter)
-                if states[letter.number] == "open":
+                if not settled(environment, letter):
                     queue.append(letter)
             if answer == "Failed":
                 time.sleep(0.05)
@@ -210,11 +208,11 @@ def rows(environment: dict[str, str]) -> list[ledger.Row]:
         desk.close()
 
 
-def settled(environment: dict[str, str], letter: Letter) -> str:
-    states = {row.state for row in rows(environment) if row.action.subject == f"Letter {letter.number}"}
-    if states & {"sent", "unknown"}:
-        return "settled"
-    return "settled" if not letter.approved and states else "open"
+def settled(environment: dict[str, str], letter: Letter) -> bool:
+    with closing(sqlite3.connect(Path(environment["DESKHAND_HOME"]) / "desk.db", timeout=30)) as db:
+        subject = f'%"subject":"Letter {letter.number}"%'
+        states = {state for (state,) in db.execute("SELECT state FROM actions WHERE action LIKE ?", (subject,))}
+    return bool(states & {"sent", "unknown"} if letter.approved else states)
 
 
 def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], raws: list[bytes], kills: int) -> bool:

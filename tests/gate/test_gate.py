@@ -106,7 +106,8 @@ async def test_an_edited_request_releases_nothing_and_waits_again_with_its_diffe
         ("status: pending_approval", "status: approved"),
         ("digest: ", "digest: 0"),
         ("expires: ", "expires: 9"),
-        ("seal: ", "seal: 0"),
+        ("seal: ", "seal: ä"),
+        ("seal: ", "x: "),
         ("action_id: ", "x: "),
         ("---\n", "---\r\n"),
     ],
@@ -133,6 +134,20 @@ async def test_a_request_that_was_used_is_used_up(site: Site) -> None:
         answer = await said(client, "send_email", **HELLO)
 
     assert answer.startswith(REJECTED)
+    assert len(site.sent) == 1
+
+
+@requirement("gate:once")
+async def test_an_old_yes_to_the_same_mail_is_none_to_the_new_request(site: Site) -> None:
+    async with site.client("email") as client:
+        await asked_and_approved(site, client)
+        (old,) = site.files("Approved")
+        text = old.read_bytes()
+        await said(client, "send_email", **HELLO)
+        await said(client, "send_email", **HELLO)
+        (site.home.vault / "Approved" / site.pending().name).write_bytes(text)
+
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
     assert len(site.sent) == 1
 
 
