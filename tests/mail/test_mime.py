@@ -253,6 +253,13 @@ HIDDEN = [
     "<div style='display:none'><p><b>SECRET</b></p></div>",
     "<style>.x {display:none}</style><p class='a x'>SECRET</p>",
     "<style>#y {font-size:0}</style><p id=y>SECRET</p>",
+    "<style>@media all {p {color:red} .x {display:none}}</style><p class=x>SECRET</p>",
+    "<style>body > .x, p {opacity:0}</style><div class=x>SECRET</div><style>p{opacity:1}</style>",
+    "<p style='display:/**/none'>SECRET</p>",
+    "<p style='d\\69splay:none'>SECRET</p>",
+    "<b><div style='display:none'></b>SECRET</div>",
+    "<div><font style='display:none'></div>SECRET</font>",
+    "<p><font style='display:none'><p>SECRET</font>",
     "<!-- SECRET -->",
     "<template>SECRET</template>",
     "<script>SECRET</script>",
@@ -302,6 +309,26 @@ def test_a_link_that_shows_another_host_is_reported(link: str, warning: str | No
     warnings = html(link).warnings
 
     assert (warning in warnings[0]) if warning else warnings == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<style>@media (max-width: 600px) {.x {display:none}}</style><p class=x>seen</p>",
+        "<style>.other .x {display:none}</style><p class=x>seen</p>",
+        "<div style='display:none'><b></div>seen",
+        "<div><span style='display:none'></div>seen",
+        "<b style='display:none'></b>seen",
+        "<p style='display:none'><p>seen",
+        "<ul><li style='display:none'><li>seen</ul>",
+        "<table><tr><td style='display:none'><td>seen</table>",
+        "<p style='color:#fff;background:navy url(x.png)'>seen</p>",
+        "<p style='font-size:1em;line-height:0'>seen</p>",
+        "<head><style>x</style><body>seen",
+    ],
+)
+def test_what_a_person_would_see_is_shown(source: str) -> None:
+    assert html(source).body == "seen"
 
 
 def test_visible_text_keeps_lines_and_letters() -> None:
