@@ -22,7 +22,8 @@ RUNS = 300
 WARM_UP = 20
 BATCH = 1_000
 NOW = datetime(2026, 2, 24, tzinfo=UTC)
-# A mailbox a hundred times as large may cost this much more, noise of a shared machine included.
+# These give a full page at every size, so that only the mailbox grows; it may cost this much more, noise included.
+FULL_PAGES = ("list 50", "list 50 unread", "word in most mails")
 MOST_GROWTH = 5.0
 
 
@@ -31,13 +32,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         figures = asyncio.run(measure(Path(folder) / "mail.db", sizes))
     print(f"{'p50 / p99 ms':<34}" + "".join(f"{size:>20,}" for size in sizes))
-    worst = 0.0
     for name, row in figures.items():
         print(f"{name:<34}" + "".join(f"{p50:>12.2f} / {p99:5.2f}" for p50, p99 in row))
-        worst = max(worst, row[-1][0] / row[0][0])
-    print(
-        f"largest growth of a p50 from {sizes[0]:,} to {sizes[-1]:,} mails: {worst:.1f} times (at most {MOST_GROWTH})"
-    )
+    worst = max(figures[name][-1][0] / figures[name][0][0] for name in FULL_PAGES)
+    print(f"growth of a full page's p50, {sizes[0]:,} to {sizes[-1]:,}: {worst:.1f} times (at most {MOST_GROWTH})")
     return worst > MOST_GROWTH
 
 
