@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Home
-from mail.letters import letter, outgoing
+from mail.letters import DATE, letter, outgoing
 from requirements import requirement
 
 from deskhand.errors import BadConfig, InvalidInput, NotFound, SendFailed, Unavailable
@@ -301,6 +301,7 @@ def test_maildir_mbox_and_eml_are_imported_once(home: Home, tmp_path: Path) -> N
     assert all("INBOX" in mail["labels"] for mail in mails.values())
     assert mails["First"]["snippet"] == "Dear all, From here on it is quoted."
     assert mails["First"]["date"].startswith("2026-02-02 10:00:00")
+    assert mails["Eml"]["date"] == str(DATE)
     assert {file: file.read_bytes() for file in source.rglob("*") if file.is_file()} == before
 
 

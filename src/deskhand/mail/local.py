@@ -152,8 +152,13 @@ class LocalMailbox:
     async def receive(self, mails: Sequence[Incoming]) -> int:
         """File mails that came from outside; how many were new. One that is already there is left as it is."""
         now = self._now()
-        parsed = [(mail, mime.parse(mail.raw)) for mail in mails]
-        return await self._write(lambda db: sum(_receive(db, mail, read, now) for mail, read in parsed))
+
+        def work() -> int:
+            parsed = [(mail, mime.parse(mail.raw)) for mail in mails]
+            with self._transaction() as db:
+                return sum(_receive(db, mail, read, now) for mail, read in parsed)
+
+        return await self._in_thread(work)
 
     async def close(self) -> None:
         self._threads.shutdown()
