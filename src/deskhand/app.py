@@ -1,5 +1,6 @@
 """Desk: opens every part once, when it is first needed, and wires them."""
 
+import asyncio
 import logging
 import os
 import secrets
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from deskhand.agents.post import Post
     from deskhand.audit import Result
     from deskhand.config import Settings
+    from deskhand.gate import Gate
+    from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
@@ -124,16 +127,57 @@ class Desk:
     def index_file(self) -> Path:
         return self.settings.home / "cache" / f"notes-{_fingerprint(self.settings.vault)}.db"
 
+    @cached_property
+    def mailbox(self) -> "Mailbox":
+        match self.settings.mail:
+            case "local":
+                from deskhand.mail.local import LocalMailbox
+
+                return LocalMailbox(self.settings.home / "mail.db", self.settings.own_address, self.now)
+            case "gmail":
+                from deskhand.mail.gmail import GmailMailbox
+
+                return GmailMailbox(self.settings)
+            case "imap":
+                from deskhand.mail.imap import ImapMailbox
+
+                return ImapMailbox(self.settings)
+
+    async def close_mailbox(self) -> None:
+        """In the event loop that used it, where its connections live."""
+        if "mailbox" in self.__dict__:
+            await self.__dict__.pop("mailbox").close()
+
+    @cached_property
+    def gate(self) -> "Gate":
+        from deskhand.gate import Gate
+        from deskhand.gate.approvals import Approvals
+
+        approvals = Approvals(self.settings.vault, self._secret("seal.key").encode())
+        return Gate(self.settings, self.store, lambda: self.mailbox, approvals, self.now)
+
+    def _secret(self, name: str) -> str:
+        """A random secret in the desk's home, made at the first use; of several processes one makes it."""
+        file = self.settings.home / name
+        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not file.exists():
+            made = self.settings.home / f".{name}.{uuid.uuid4().hex}"
+            with open(made, "x", opener=_private) as opened:  # Path.open has no opener
+                opened.write(secrets.token_urlsafe(32))
+                opened.flush()
+                os.fsync(opened.fileno())
+            with suppress(FileExistsError):
+                os.link(made, file)
+            made.unlink()
+        return file.read_text().strip()
+
     def token(self) -> str:
         """What an HTTP client must show: the configured one, else one made at the first start."""
         if self.settings.service_auth_token is not None:
             return self.settings.service_auth_token.get_secret_value()
-        file = self.settings.home / "token"
-        self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with suppress(FileExistsError), open(file, "x", opener=_private) as made:  # Path.open has no opener
-            made.write(secrets.token_urlsafe(32))
-        print(f"the bearer token is in {file}", file=sys.stderr, flush=True)  # noqa: T201 - the token's place, for a person
-        return file.read_text().strip()
+        place = self.settings.home / "token"
+        print(f"the bearer token is in {place}", file=sys.stderr, flush=True)  # noqa: T201 - the token's place, for a person
+        return self._secret("token")
 
     async def record(
         self,
@@ -143,8 +187,11 @@ class Desk:
         parameters: Mapping[str, Any],
         error: DeskError | None,
         milliseconds: int,
+        *,
+        result: "Result | None" = None,
+        in_vault: bool = False,
     ) -> None:
-        """Put one finished action on the record, redacted."""
+        """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
         from deskhand import audit
 
         entry = audit.Entry(
@@ -153,7 +200,7 @@ class Desk:
             actor=actor,
             action_type=action,
             target=printable(target),
-            result=_result(error),
+            result=result or _result(error),
             duration_ms=milliseconds,
             parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
             error=f"{error.code}: {error.message}" if error else None,
@@ -162,7 +209,11 @@ class Desk:
             await self.store.write(lambda tx: audit.append(tx, entry))
         except DeskError as failure:
             # The effect has happened; hiding its result from the caller would not undo it.
-            log.critical("not_on_record", extra=entry.model_dump() | {"failure": failure.message})
+            log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
+        if in_vault:
+            from deskhand.gate import journal
+
+            await asyncio.to_thread(journal.action, self.settings.vault, entry)
 
     def close(self) -> None:
         for part in ("vault", "post", "store"):

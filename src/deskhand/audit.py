@@ -19,7 +19,8 @@ Result = Literal["success", "rejected", "rate_limited", "error", "dev_mode"]
 
 SUBJECT_LIMIT = 50
 _PAGE = 1000
-_ADDRESS = re.compile(r"([^\s<>()\[\],;:\"'=@])[^\s<>()\[\],;:\"'=@]*@([^\s<>()\[\],;:\"'=@]+)")
+_ADDRESS = re.compile(r"([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
+_QUOTED = re.compile(r'"[^"]*"@')
 _NEVER = frozenset({"body", "token", "password", "secret", "api_key", "authorization", "message"})
 
 
@@ -54,10 +55,13 @@ def redact(value: Any) -> Any:
     """What may be kept: addresses as `j***@example.com`, a subject's beginning, never a body or a secret."""
     match value:
         case str():
-            return _ADDRESS.sub(r"\1***@\2", value)
+            return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", value))
         case Mapping():
             return {
-                redact(key): redact(item[:SUBJECT_LIMIT] if key == "subject" and isinstance(item, str) else item)
+                # Cut last: half an address would no longer be seen for one.
+                redact(key): redact(item)[:SUBJECT_LIMIT]
+                if key == "subject" and isinstance(item, str)
+                else redact(item)
                 for key, item in value.items()
                 if str(key).lower() not in _NEVER
             }
@@ -67,9 +71,23 @@ def redact(value: Any) -> Any:
             return value
 
 
+def redacted(entry: Entry) -> Entry:
+    return Entry(
+        timestamp=entry.timestamp,
+        correlation_id=entry.correlation_id,
+        actor=entry.actor,
+        action_type=entry.action_type,
+        target=redact(entry.target),
+        result=entry.result,
+        duration_ms=entry.duration_ms,
+        parameters=redact(entry.parameters),
+        error=redact(entry.error),
+    )
+
+
 def append(tx: Transaction, entry: Entry) -> int:
     """Add `entry`, redacted, in the caller's transaction; its number in the chain."""
-    text = _redacted(entry).model_dump_json(exclude_none=True)
+    text = redacted(entry).model_dump_json(exclude_none=True)
     # The head row is the lock: appends by any process or machine follow each other.
     tx.execute("UPDATE audit_head SET seq = seq + 1 WHERE id = 1")
     head = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
@@ -109,22 +127,14 @@ def verify(tx: Transaction) -> Verified | Broken:
     return Verified(expected)
 
 
+def masked(address: str) -> str:
+    """`j***@example.com`, however strange the local part is."""
+    local, at, domain = address.rpartition("@")
+    return f"{local[:1]}***@{domain}" if at else address
+
+
 def iso(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def _redacted(entry: Entry) -> Entry:
-    return Entry(
-        timestamp=entry.timestamp,
-        correlation_id=entry.correlation_id,
-        actor=entry.actor,
-        action_type=entry.action_type,
-        target=redact(entry.target),
-        result=entry.result,
-        duration_ms=entry.duration_ms,
-        parameters=redact(entry.parameters),
-        error=redact(entry.error),
-    )
 
 
 def _lines(tx: Transaction) -> Iterator[tuple[int, str, str]]:

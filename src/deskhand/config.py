@@ -188,6 +188,16 @@ class Settings(BaseModel):
         return self.database_url.get_secret_value()
 
     @property
+    def own_address(self) -> str:
+        """The desk's own address, which must be set: nobody is guessed."""
+        if self.address is None:
+            raise BadConfig(
+                "the desk has no mail address",
+                hint="set DESKHAND_ADDRESS to your address, or address under [mail] in config.toml",
+            )
+        return self.address
+
+    @property
     def vault(self) -> Path:
         """The vault, which must be set and be there: no folder is ever guessed or made."""
         if self.vault_path is None:

@@ -72,6 +72,8 @@ class DeskError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        self.on_record = False
+        """Whether it is in the audit already, written together with what it is about."""
         self.details: dict[str, Any] = details
         if fields:
             self.details["fields"] = [asdict(problem) for problem in fields]

@@ -120,9 +120,7 @@ class DeskServer(MCPServer[None]):
     def _refusal(self, error: DeskError) -> CallToolResult:
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
         form = self._error_form(error)
-        if isinstance(form, str):
-            return CallToolResult(content=[TextContent(text=form)], is_error=True)
-        text = TextContent(text=json.dumps(form, ensure_ascii=False))
+        text = TextContent(text=form if isinstance(form, str) else json.dumps(form, ensure_ascii=False))
         return CallToolResult(content=[text], is_error=True, _meta={"deskhand/error": form})
 
     def _error_behind(self, wrapped: ToolError, tool_name: str) -> DeskError | None:

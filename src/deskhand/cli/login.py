@@ -1,0 +1,62 @@
+"""`deskhand mail login`: the person signs the desk in to their mail account."""
+
+import argparse
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from deskhand.cli.parts import command, group
+
+
+def add_to(mail: Any) -> None:
+    login = group(mail, "login", "sign the desk in to a mail account")
+    gmail = command(login, "gmail", _gmail, "sign in to Gmail in a browser")
+    gmail.add_argument("--client", type=Path, help="JSON of your desktop OAuth client at Google; once is enough")
+    gmail.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
+    command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
+
+
+def _gmail(options: argparse.Namespace) -> None:
+    import anyio
+
+    from deskhand.config import load
+    from deskhand.mail.gmail import GmailMailbox
+    from deskhand.mail.google_auth import installed_client, known_client, sign_in
+
+    settings = load().settings
+
+    def visit(url: str) -> None:
+        print(f"Open this page and agree:\n{url}", flush=True)
+        if not options.no_browser:
+            webbrowser.open(url)
+
+    client = installed_client(options.client) if options.client else known_client(settings)
+    place = sign_in(settings, client, visit)
+
+    async def address() -> str:
+        mailbox = GmailMailbox(settings)
+        try:
+            return await mailbox.address()
+        finally:
+            await mailbox.close()
+
+    print(f"The token is kept in {place}.")
+    print(f"Signed in as {anyio.run(address)}.")
+
+
+def _imap(options: argparse.Namespace) -> None:
+    import sys
+    from getpass import getpass
+
+    from deskhand.config import load
+    from deskhand.mail import safe
+    from deskhand.mail.accounts import imap_account
+    from deskhand.mail.imap_session import Session
+
+    del options
+    settings = load().settings
+    account = imap_account(settings)
+    asked = f"App password of {account.user} at {account.host}: "
+    password = getpass(asked) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    Session(account, password).close()
+    print(f"The password is kept in {safe.put(settings.home, account.secret_name, password)}.")

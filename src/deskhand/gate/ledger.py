@@ -1,0 +1,228 @@
+"""One row for each action: its state, its lease, and what was written down before anything left.
+
+    waiting ─► approved ─► sending ─► sent
+       │  ▲        │          ├─► approved   certainly not sent: the approval is put back
+       │  └────────┘          ├─► failed     the same, where a hand-written file had released it
+       ├─► rejected ─► …      └─► unknown ─► approved   a person has looked and says: once more
+       ├─► expired
+       └─► withdrawn          a hand-written approval released the same mail
+
+A row changes its state by compare-and-set in one transaction, so that of any number of processes one wins.
+"""
+
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from deskhand.gate.actions import Action
+from deskhand.gate.policy import Allow, Limits, Wait, judge
+from deskhand.mail import Sent
+from deskhand.store import Transaction
+
+State = Literal["waiting", "approved", "rejected", "expired", "withdrawn", "sending", "sent", "unknown", "failed"]
+OPEN: tuple[State, ...] = ("waiting", "approved", "sending", "unknown")
+BY_HAND = "hand-written approval"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    id: str
+    asked: str
+    """The digest of what was proposed; a person's edit changes the action, not this."""
+    action: Action
+    state: State
+    revision: int
+    file: str
+    """The name of its approval file, in whichever folder that lies."""
+    created: datetime
+    expires: datetime
+    difference: str | None = None
+    decided_by: str | None = None
+    note: str | None = None
+    frozen: datetime | None = None
+    """The Date of the bytes that are sent: they are the same at every attempt."""
+    lease: datetime | None = None
+    token: str | None = None
+    message_id: str | None = None
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Somebody else was faster, or the person took the approval away."""
+
+
+_NAMES = tuple(field.name for field in fields(Row))
+_COLUMNS = ", ".join(_NAMES)
+_TIMES = frozenset({"created", "expires", "frozen", "lease"})
+
+
+def milliseconds(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def insert(tx: Transaction, row: Row) -> bool:
+    """Whether it is in; not where the same proposal has an open row already."""
+    values = [_stored(name, getattr(row, name)) for name in _NAMES]
+    marks = ", ".join("?" for _ in values)
+    return tx.execute(f"INSERT INTO actions ({_COLUMNS}) VALUES ({marks}) ON CONFLICT DO NOTHING", *values) == 1
+
+
+def by_id(tx: Transaction, action_id: str) -> Row | None:
+    found = tx.one(f"SELECT {_COLUMNS} FROM actions WHERE id = ?", action_id)
+    return _row(found) if found else None
+
+
+def latest(tx: Transaction, asked: str) -> Row | None:
+    """What became of this proposal last; an open row before any other."""
+    found = tx.one(
+        f"SELECT {_COLUMNS} FROM actions WHERE asked = ?"
+        " ORDER BY CASE WHEN state IN ('waiting', 'approved', 'sending', 'unknown') THEN 0 ELSE 1 END, created DESC"
+        " LIMIT 1",
+        asked,
+    )
+    return _row(found) if found else None
+
+
+def listed(tx: Transaction, states: tuple[State, ...], limit: int) -> list[Row]:
+    marks = ", ".join("?" for _ in states)
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM actions WHERE state IN ({marks}) ORDER BY created, id LIMIT ?", *states, limit
+    )
+    return [_row(found) for found in rows]
+
+
+def change(tx: Transaction, row: Row, state: State, **changes: Any) -> Row | Lost:
+    """Compare-and-set: the row as the caller saw it becomes `state`, or somebody else was faster."""
+    values = {"state": state} | changes
+    names = ", ".join(f"{name} = ?" for name in values)
+    done = tx.execute(
+        f"UPDATE actions SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
+        *(_stored(name, value) for name, value in values.items()),
+        row.id,
+        row.state,
+        row.revision,
+        _stored("lease", row.lease) or 0,
+    )
+    return replace(row, state=state, **changes) if done else Lost()
+
+
+def permitted(tx: Transaction, *, now: datetime, limits: Limits) -> Allow | Wait:
+    """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `in_turn`."""
+    sent_at = tx.all("SELECT at FROM sends WHERE at > ?", milliseconds(now - limits.window))
+    return judge(sent=[_time(at) for (at,) in sent_at], now=now, limits=limits)
+
+
+def claim(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row | Lost:
+    """approved -> sending, counted in the rate window."""
+    if row.state != "approved":
+        return Lost()
+    claimed = change(tx, row, "sending", frozen=row.frozen or now.replace(microsecond=0), lease=now + lease)
+    if isinstance(claimed, Row):
+        tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", row.id, milliseconds(now))
+    return claimed
+
+
+def use(tx: Transaction, row: Row, content: str, now: datetime) -> bool:
+    """Write down that a hand-written approval with this content is used; not where it was used before."""
+    done = tx.execute(
+        "INSERT INTO used_approvals (content, action_id, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        content,
+        row.id,
+        milliseconds(now),
+    )
+    return done == 1
+
+
+def was_used(tx: Transaction, content: str) -> bool:
+    return tx.one("SELECT 1 FROM used_approvals WHERE content = ?", content) is not None
+
+
+def withdraw(tx: Transaction, asked: str) -> list[Row]:
+    """Close the waiting requests of a proposal that a hand-written approval released."""
+    found = tx.all(f"SELECT {_COLUMNS} FROM actions WHERE asked = ? AND state IN ('waiting', 'approved')", asked)
+    rows = [_row(each) for each in found]
+    for row in rows:
+        change(tx, row, "withdrawn")
+    return rows
+
+
+def take_over(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row | Lost:
+    """A row whose process died in the middle of sending, once its lease has ended."""
+    done = tx.execute(
+        "UPDATE actions SET lease = ? WHERE id = ? AND state = 'sending' AND lease = ? AND lease <= ?",
+        milliseconds(now + lease),
+        row.id,
+        _stored("lease", row.lease),
+        milliseconds(now),
+    )
+    return replace(row, lease=now + lease) if done else Lost()
+
+
+def keep_token(tx: Transaction, row: Row, token: str) -> bool:
+    """Write down by which token it will be sent; not where the lease was lost meanwhile."""
+    done = tx.execute(
+        "UPDATE actions SET token = ? WHERE id = ? AND state = 'sending' AND lease = ?",
+        token,
+        row.id,
+        _stored("lease", row.lease),
+    )
+    return done == 1
+
+
+def sent(tx: Transaction, row: Row, mail: Sent) -> None:
+    # Unconditional: that it was sent is a fact, whoever holds the lease by now.
+    tx.execute(
+        "UPDATE actions SET state = 'sent', message_id = ?, thread_id = ? WHERE id = ?",
+        mail.message_id,
+        mail.thread_id,
+        row.id,
+    )
+
+
+def put_back(tx: Transaction, row: Row) -> bool:
+    """Certainly not sent: neither the rate nor the approval is spent. Not where the lease was lost meanwhile."""
+    by_hand = row.decided_by == BY_HAND
+    if isinstance(change(tx, row, "failed" if by_hand else "approved", lease=None, token=None), Lost):
+        return False
+    if by_hand:
+        tx.execute("DELETE FROM used_approvals WHERE action_id = ?", row.id)
+    tx.execute(
+        "DELETE FROM sends WHERE action_id = ? AND at = (SELECT MAX(at) FROM sends WHERE action_id = ?)",
+        row.id,
+        row.id,
+    )
+    return True
+
+
+def let_go(tx: Transaction, row: Row, now: datetime) -> None:
+    """End the lease: whoever comes next may look."""
+    tx.execute(
+        "UPDATE actions SET lease = ? WHERE id = ? AND state = 'sending' AND lease = ?",
+        milliseconds(now),
+        row.id,
+        _stored("lease", row.lease),
+    )
+
+
+def in_turn(tx: Transaction) -> None:
+    """Claims and repairs follow each other, on PostgreSQL too; SQLite has one writer anyway."""
+    if tx.dialect == "postgresql":
+        tx.execute("LOCK TABLE sends IN SHARE ROW EXCLUSIVE MODE")
+
+
+def _stored(name: str, value: Any) -> Any:
+    if name == "action":
+        return value.model_dump_json()
+    return milliseconds(value) if name in _TIMES and value is not None else value
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    found = dict(zip(_NAMES, values, strict=True))
+    found["action"] = Action.model_validate_json(found["action"])
+    found |= {name: _time(found[name]) for name in _TIMES if found[name] is not None}
+    return Row(**found)
+
+
+def _time(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1000, UTC)

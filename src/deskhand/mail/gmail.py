@@ -1,0 +1,250 @@
+"""Gmail as a mailbox: REST over HTTP.
+
+A draft's id is the token of a send: Gmail consumes it when it sends, so that a second send of the same id is refused.
+"""
+
+import asyncio
+import base64
+import html
+import random
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx2
+
+from deskhand.config import Settings
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
+from deskhand.mail import FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime
+from deskhand.mail.google_auth import GoogleAuth
+from deskhand.mail.google_http import Answer, GmailApi, Lost, Request, refusal, succeeded
+
+LABELS = Request("GET", "labels", (("fields", "labels(id,name)"),))
+MOST_CACHED = 5000
+LOOKED_THROUGH = 100
+"""How many sent mails are searched for one whose fate is unclear."""
+
+_ONCE = "once:"
+"""Begins the token where only gmail.send was granted: no draft, one attempt, and an unclear answer stays unclear."""
+_SHOWN = ("From", "To", "Subject", "Date")
+_SUMMARY = "id,threadId,labelIds,snippet,internalDate,payload/headers"
+_PAGE = 500
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
+
+
+class GmailMailbox:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        now: Callable[[], datetime] = _utc_now,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._http = httpx2.AsyncClient(timeout=httpx2.Timeout(30, connect=10), follow_redirects=False)
+        auth = GoogleAuth(settings, self._http, now)
+        self._api = GmailApi(settings.gmail_api_endpoint, self._http, auth, sleep, chance)
+        self._address: str | None = None
+        self._known: dict[str, Message] = {}
+        """What never changes of a mail, by id: all but its labels."""
+
+    async def address(self) -> str:
+        if self._address is None:
+            profile = await self._api.read(Request("GET", "profile", (("fields", "emailAddress"),)))
+            self._address = str(profile["emailAddress"])
+        return self._address
+
+    async def search(self, query: str, limit: int) -> list[Message]:
+        ids = await self._ids(limit, (("q", query),) if query.strip() else ())
+        if not ids:
+            return []
+        requests = [LABELS, *(self._summary_request(message_id) for message_id in ids)]
+        labels, *answers = await self._api.read_many(requests)
+        names = _names(succeeded(labels, LABELS))
+        found = []
+        for request, answer in zip(requests[1:], answers, strict=True):
+            if isinstance(answer, Answer) and answer.status == 404:
+                continue  # gone between the list and the look at it
+            found.append(self._message(succeeded(answer, request), names))
+        return found
+
+    async def get(self, message_id: str) -> FullMessage:
+        request = Request("GET", _path("messages", message_id), (("format", "raw"),), what=f"mail {message_id}")
+        data, names = await self._with_labels(request)
+        parsed = mime.parse(base64.urlsafe_b64decode(data["raw"] + "=="))
+        return parsed.full(self._message(data, names, parsed))
+
+    async def thread(self, thread_id: str) -> list[Message]:
+        query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", f"messages({_SUMMARY})"))
+        request = Request("GET", _path("threads", thread_id), query, what=f"thread {thread_id}")
+        data, names = await self._with_labels(request)
+        return sorted((self._message(each, names) for each in data["messages"]), key=lambda message: message.date)
+
+    async def move(self, message_id: str, label: str) -> None:
+        added = await self._label_id(message_id, label)
+        await self._modify(message_id, addLabelIds=[added], removeLabelIds=[] if added == "INBOX" else ["INBOX"])
+
+    async def add_label(self, message_id: str, label: str) -> None:
+        await self._modify(message_id, addLabelIds=[await self._label_id(message_id, label)])
+
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
+        body = {"message": _wire(raw, thread_id)}
+        return str((await self._write(Request("POST", "drafts", body=body, what=f"thread {thread_id}")))["id"])
+
+    async def prepare(self, mail: Outgoing) -> str:
+        try:
+            return await self.create_draft(mail.raw, mail.thread_id)
+        except Denied as refused:
+            if refused.details["reason"] != "insufficientPermissions":
+                raise
+            return f"{_ONCE}{mail.action_id}"
+
+    async def send(self, token: str, mail: Outgoing) -> Sent:
+        """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
+        message = _wire(mail.raw, mail.thread_id)
+        if token.startswith(_ONCE):
+            request = Request("POST", "messages/send", body=message)
+        else:
+            request = Request("POST", "drafts/send", body={"id": token, "message": message})
+        try:
+            answer = await self._api.once(request)
+        except Unavailable as error:  # the sign-in, which comes before the mail is handed over
+            raise SendFailed(f"{error.message}; nothing was sent") from error
+        match answer:
+            case Answer(status=200, body={"id": str(sent), "threadId": str(thread)}):
+                return Sent(sent, thread)
+            case failure:
+                raise _send_failure(failure, request)
+
+    async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+        if token.startswith(_ONCE):
+            return Unclear("only sending was granted at Gmail, so that nobody can look what became of it")
+        try:
+            await self._api.read(Request("GET", _path("drafts", token), (("format", "minimal"), ("fields", "id"))))
+        except NotFound:
+            return await self._sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
+        return NotSent(token)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def _ids(self, limit: int, query: tuple[tuple[str, str], ...]) -> list[str]:
+        ids: list[str] = []
+        page: tuple[tuple[str, str], ...] = ()
+        while len(ids) < limit:
+            most = ("maxResults", str(min(limit - len(ids), _PAGE)))
+            fields = ("fields", "messages(id),nextPageToken")
+            answer = await self._api.read(Request("GET", "messages", (*query, most, fields, *page)))
+            ids += [str(each["id"]) for each in answer.get("messages", ())]
+            if "nextPageToken" not in answer:
+                break
+            page = (("pageToken", str(answer["nextPageToken"])),)
+        return ids[:limit]
+
+    def _summary_request(self, message_id: str) -> Request:
+        if message_id in self._known:
+            query: tuple[tuple[str, str], ...] = (("format", "minimal"), ("fields", "id,labelIds"))
+        else:
+            query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", _SUMMARY))
+        return Request("GET", _path("messages", message_id), query, what=f"mail {message_id}")
+
+    def _message(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> Message:
+        labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
+        if data["id"] not in self._known:
+            if len(self._known) >= MOST_CACHED:
+                self._known.pop(next(iter(self._known)))
+            self._known[data["id"]] = _fixed(data, parsed or mime.parse(_header_bytes(data)))
+        return replace(self._known[data["id"]], labels=labels)
+
+    async def _with_labels(self, request: Request) -> tuple[dict[str, Any], dict[str, str]]:
+        """A read and the labels' names, in one round trip."""
+        answer, labels = await self._api.read_many([request, LABELS])
+        return succeeded(answer, request), _names(succeeded(labels, LABELS))
+
+    async def _label_id(self, message_id: str, label: str) -> str:
+        """The id of a label, made where it is missing, but only for a mail that is there."""
+        what = f"mail {message_id}"
+        name = label.strip()
+        if not name:
+            raise InvalidInput("a label needs a name")
+        exists = Request("GET", _path("messages", message_id), (("format", "minimal"), ("fields", "id")), what=what)
+        _, names = await self._with_labels(exists)
+        ids = {known.casefold(): label_id for label_id, known in names.items()}
+        if name.casefold() in ids:
+            return ids[name.casefold()]
+        made = await self._write(Request("POST", "labels", body={"name": name}))
+        return str(made["id"])
+
+    async def _modify(self, message_id: str, **change: list[str]) -> None:
+        path = f"{_path('messages', message_id)}/modify"
+        await self._write(Request("POST", path, (("fields", "id"),), change, what=f"mail {message_id}"))
+
+    async def _write(self, request: Request) -> dict[str, Any]:
+        return succeeded(await self._api.once(request), request)
+
+    async def _sent(self, mail: Outgoing) -> Sent | None:
+        """Our mail among the sent ones, by the header that names its action: Gmail rewrites Message-ID."""
+        # The label lists a mail at once, the search index moments later; the index finds it among many.
+        for query in ((), (("q", f"to:{mail.recipients[0]}"),)):
+            ids = await self._ids(LOOKED_THROUGH, (("labelIds", "SENT"), *query))
+            fields = ("fields", "id,threadId,payload/headers")
+            metadata = (("format", "metadata"), *_headers("X-Deskhand-Action"), fields)
+            requests = [Request("GET", _path("messages", each), metadata) for each in ids]
+            for request, answer in zip(requests, await self._api.read_many(requests), strict=True):
+                if isinstance(answer, Answer) and answer.status == 404:
+                    continue
+                data = succeeded(answer, request)
+                if any(header["value"] == mail.action_id for header in data.get("payload", {}).get("headers", ())):
+                    return Sent(str(data["id"]), str(data["threadId"]))
+        return None
+
+
+def _send_failure(failure: Answer | Lost, request: Request) -> DeskError:
+    match failure:
+        case Lost(reached=False):
+            return SendFailed("Gmail cannot be reached; nothing was sent")
+        case Lost():
+            return OutcomeUnknown("Gmail's answer was lost")
+        case Answer(status=400 | 413):
+            return SendFailed(f"Gmail refuses the mail: {failure.message}", status=failure.status)
+        case Answer() if failure.limited or failure.status in (401, 403):
+            return refusal(failure, request)
+        case Answer(status=404):
+            return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
+        case Answer():
+            return OutcomeUnknown(f"Gmail may or may not have sent it: {failure.message}", status=failure.status)
+
+
+def _path(kind: str, name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name):
+        raise NotFound(f"{kind.removesuffix('s').replace('message', 'mail')} {name[:100]} not found")
+    return f"{kind}/{name}"
+
+
+def _headers(*names: str) -> tuple[tuple[str, str], ...]:
+    return tuple(("metadataHeaders", name) for name in names)
+
+
+def _wire(raw: bytes, thread_id: str | None) -> dict[str, str]:
+    message = {"raw": base64.urlsafe_b64encode(raw).decode()}
+    return message if thread_id is None else message | {"threadId": thread_id}
+
+
+def _names(labels: dict[str, Any]) -> dict[str, str]:
+    return {str(label["id"]): str(label["name"]) for label in labels.get("labels", ())}
+
+
+def _header_bytes(data: dict[str, Any]) -> bytes:
+    headers = data.get("payload", {}).get("headers", ())
+    return "".join(f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers).encode()
+
+
+def _fixed(data: dict[str, Any], parsed: mime.Parsed) -> Message:
+    date = datetime.fromtimestamp(int(data["internalDate"]) / 1000, UTC)
+    summary = parsed.summary(id=str(data["id"]), thread_id=str(data["threadId"]), date=date, labels=())
+    return replace(summary, snippet=html.unescape(data.get("snippet", "")))

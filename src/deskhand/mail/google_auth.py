@@ -1,0 +1,262 @@
+"""Signing in to Google: the authorized-user JSON, its renewal, and the first consent in a browser."""
+
+import base64
+import json
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import anyio
+import httpx2
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from deskhand.config import Settings
+from deskhand.errors import AuthRequired, BadConfig, TimedOut, Unavailable
+from deskhand.mail import safe
+
+SCOPE = "https://www.googleapis.com/auth/gmail.modify"
+LOGIN = "deskhand mail login gmail"
+CONSENT_SECONDS = 300
+_NAME = "gmail"
+
+
+class AuthorizedUser(BaseModel):
+    """Google's authorized-user JSON; what we do not know in it is kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+    client_id: str
+    client_secret: str = ""
+    refresh_token: str | None = None
+    token_uri: str = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
+    token: str | None = None
+    expiry: datetime | None = None
+
+    def fresh(self, now: datetime) -> str | None:
+        expiry = self.expiry and (self.expiry if self.expiry.tzinfo else self.expiry.replace(tzinfo=UTC))
+        return self.token if expiry is None or expiry > now else None
+
+
+class InstalledClient(BaseModel):
+    """The desktop application's identity, as Google's console hands it out."""
+
+    client_id: str
+    client_secret: str = ""
+    auth_uri: str = "https://accounts.google.com/o/oauth2/v2/auth"
+    token_uri: str = "https://oauth2.googleapis.com/token"  # noqa: S105 - an address, not a secret
+
+
+class GoogleAuth:
+    """Hands out a bearer token and renews it, once however many callers found it stale."""
+
+    def __init__(self, settings: Settings, http: httpx2.AsyncClient, now: Callable[[], datetime]) -> None:
+        self._settings = settings
+        self._http = http
+        self._now = now
+        self._user: AuthorizedUser | None = None
+        self._bearer: str | None = None
+        self._lock = anyio.Lock()
+
+    async def bearer(self) -> str:
+        async with self._lock:
+            if self._bearer is None:
+                self._user = stored(self._settings)
+                self._bearer = self._user.fresh(self._now()) or await self._renew(self._user)
+            return self._bearer
+
+    async def renewed(self, stale: str) -> str:
+        """Another bearer than `stale`, which was refused."""
+        async with self._lock:
+            if self._bearer == stale or self._bearer is None:
+                # Another process of this desk, or a new sign-in, may have replaced it meanwhile.
+                self._user = stored(self._settings)
+                self._bearer = await self._renew(self._user)
+            return self._bearer
+
+    async def _renew(self, user: AuthorizedUser) -> str:
+        if not user.refresh_token:
+            raise _sign_in_again("Gmail's token has expired and cannot be renewed")
+        answer = await _token_request(
+            self._http,
+            user.token_uri,
+            grant_type="refresh_token",
+            client_id=user.client_id,
+            client_secret=user.client_secret,
+            refresh_token=user.refresh_token,
+        )
+        rotated = answer.get("refresh_token")
+        if rotated and rotated != user.refresh_token:
+            _store(self._settings, user.model_copy(update={"refresh_token": rotated, "token": None, "expiry": None}))
+        return str(answer["access_token"])
+
+
+def stored(settings: Settings) -> AuthorizedUser:
+    """What a sign-in left, or the file that DESKHAND_GMAIL_CREDENTIALS names."""
+    file = settings.gmail_credentials
+    try:
+        text = safe.take(settings.home, _NAME) if file is None else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise AuthRequired(f"Gmail's credentials cannot be read: {file}", hint=f"run `{LOGIN}`") from error
+    if text is None:
+        raise AuthRequired("nobody has signed in to Gmail at this desk", hint=f"run `{LOGIN}`")
+    try:
+        return AuthorizedUser.model_validate_json(text)
+    except ValidationError as error:
+        # Not chained: the error would carry the secrets into the log.
+        missing = ", ".join(sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]}))
+        raise AuthRequired(
+            "Gmail's credentials are not an authorized-user JSON" + (f": {missing}" if missing else ""),
+            hint=f"run `{LOGIN}`, or correct DESKHAND_GMAIL_CREDENTIALS",
+        ) from None
+
+
+def _store(settings: Settings, user: AuthorizedUser) -> str:
+    text = user.model_dump_json(exclude_none=True)
+    if settings.gmail_credentials is None:
+        return safe.put(settings.home, _NAME, text)
+    safe.write_private(settings.gmail_credentials, text)
+    return str(settings.gmail_credentials)
+
+
+async def _token_request(http: httpx2.AsyncClient, uri: str, **form: str) -> dict[str, Any]:
+    try:
+        answer = await http.post(uri, data=form)
+    except httpx2.TimeoutException as error:
+        raise TimedOut("Google's sign-in does not answer in time") from error
+    except httpx2.TransportError as error:
+        raise Unavailable("Google's sign-in cannot be reached") from error
+    if answer.status_code >= 500 or answer.status_code == 429:
+        raise Unavailable(f"Google's sign-in answers {answer.status_code}")
+    try:
+        body = answer.json()
+    except ValueError:
+        body = {}
+    if answer.status_code != 200 or "access_token" not in body:
+        reason = str(body.get("error", answer.status_code))
+        raise _sign_in_again(f"Google no longer accepts this sign-in ({reason})", reason=reason)
+    return dict(body)
+
+
+def _sign_in_again(message: str, **details: Any) -> AuthRequired:
+    return AuthRequired(message, hint=f"run `{LOGIN}`", **details)
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """One sign-in under way: where the browser goes, and what proves that the answer belongs to it (PKCE)."""
+
+    client: InstalledClient
+    redirect: str
+    state: str
+    verifier: str
+
+    @property
+    def url(self) -> str:
+        challenge = base64.urlsafe_b64encode(sha256(self.verifier.encode()).digest()).rstrip(b"=").decode()
+        query = {
+            "response_type": "code",
+            "client_id": self.client.client_id,
+            "redirect_uri": self.redirect,
+            "scope": SCOPE,
+            "state": self.state,
+            "code_challenge": challenge,
+            "code_challenge_method": "S256",
+            "access_type": "offline",
+            "prompt": "consent",  # without it a second sign-in brings no refresh token
+        }
+        return f"{self.client.auth_uri}?{urlencode(query)}"
+
+
+def installed_client(file: Path) -> InstalledClient:
+    try:
+        return InstalledClient.model_validate(json.loads(file.read_text(encoding="utf-8"))["installed"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise BadConfig(
+            f"{file} is not the JSON of a desktop OAuth client",
+            hint="in Google's console make an OAuth client of type Desktop app and download its JSON",
+        ) from None
+
+
+def known_client(settings: Settings) -> InstalledClient:
+    """The client of the sign-in before, so that a revoked one is renewed by the same short command."""
+    try:
+        return InstalledClient.model_validate(stored(settings).model_dump())
+    except AuthRequired:
+        raise BadConfig(
+            "the first sign-in needs your OAuth client at Google",
+            hint=f"make one of type Desktop app in Google's console, then `{LOGIN} --client FILE.json`",
+        ) from None
+
+
+def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], None]) -> str:
+    """Let the person consent in a browser that `visit` sends to the URL; where the token is kept."""
+    with _Landing(("127.0.0.1", 0), _Page) as landing:
+        redirect = f"http://127.0.0.1:{landing.server_port}"
+        consent = Consent(client, redirect, secrets.token_urlsafe(24), secrets.token_urlsafe(64))
+        visit(consent.url)
+        code = _code(landing, consent)
+
+    async def exchange() -> dict[str, Any]:
+        async with httpx2.AsyncClient(timeout=30) as http:
+            return await _token_request(
+                http,
+                client.token_uri,
+                grant_type="authorization_code",
+                client_id=client.client_id,
+                client_secret=client.client_secret,
+                code=code,
+                code_verifier=consent.verifier,
+                redirect_uri=redirect,
+            )
+
+    answer = anyio.run(exchange)
+    if SCOPE not in str(answer.get("scope", SCOPE)).split():
+        raise AuthRequired("the consent does not cover mail", hint=f"run `{LOGIN}` again and tick every box")
+    if not answer.get("refresh_token"):
+        raise AuthRequired("Google gave no lasting token", hint=f"remove the desk's access there, then `{LOGIN}`")
+    user = AuthorizedUser.model_validate(client.model_dump() | {"refresh_token": answer["refresh_token"]})
+    return _store(settings, user)
+
+
+class _Landing(HTTPServer):
+    """Where the browser comes back to."""
+
+    timeout = CONSENT_SECONDS
+    answer: dict[str, str] | None = None
+
+    def handle_timeout(self) -> None:
+        raise TimedOut(f"nobody consented within {CONSENT_SECONDS} seconds", hint=f"run `{LOGIN}` again")
+
+
+class _Page(BaseHTTPRequestHandler):
+    server: _Landing
+    timeout = 5  # browsers open connections that they never use
+
+    def do_GET(self) -> None:
+        found = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        self.send_response(200 if "state" in found else 404)
+        self.send_header("Content-Type", "text/plain; charset=utf-8")
+        self.end_headers()
+        if "state" in found:  # a favicon is asked for as well
+            self.server.answer = found
+            self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
+
+    def log_message(self, *_: object) -> None:
+        """The request line holds the code."""
+
+
+def _code(landing: _Landing, consent: Consent) -> str:
+    while landing.answer is None:
+        landing.handle_request()
+    answer = landing.answer
+    if not secrets.compare_digest(answer["state"].encode(), consent.state.encode()):
+        raise AuthRequired("the answer in the browser belongs to another sign-in", hint=f"run `{LOGIN}` again")
+    if "code" not in answer:
+        raise AuthRequired(f"Google said no: {answer.get('error', 'without a reason')}", hint=f"run `{LOGIN}` again")
+    return answer["code"]

@@ -1,0 +1,261 @@
+"""Gmail's REST API over HTTP: one exchange, many requests in one batch, and what each answer means.
+
+Reads are tried again when the trouble may pass; nothing else is ever tried twice, except after 401, where Gmail has
+certainly done nothing.
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+
+from deskhand.errors import AuthRequired, Denied, DeskError, InvalidInput, NotFound, RateLimited, TimedOut, Unavailable
+from deskhand.mail.google_auth import LOGIN, GoogleAuth
+
+RETRIES = 3
+FIRST_WAIT = 0.5
+LONGEST_WAIT = 15.0
+"""A wait that Gmail asks for beyond this is the caller's to decide."""
+PARTS = 51
+"""Gmail takes 100 requests in a batch and recommends 50; one more asks for the labels' names."""
+
+_RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "quotaExceeded"})
+_BOUNDARY = "deskhand-batch"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    """Below /gmail/v1/users/me/."""
+    query: tuple[tuple[str, str], ...] = ()
+    body: dict[str, Any] | None = None
+    what: str = ""
+    """What is asked for, for the error that says it is not there."""
+
+    @property
+    def target(self) -> str:
+        return f"/gmail/v1/users/me/{self.path}?{httpx2.QueryParams(self.query)}".rstrip("?")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: dict[str, Any] = field(default_factory=dict)
+    retry_after: float | None = None
+
+    @property
+    def reason(self) -> str:
+        match self.body:
+            case {"error": {"errors": [{"reason": str(reason)}, *_]}}:
+                return reason
+            case _:
+                return ""
+
+    @property
+    def message(self) -> str:
+        match self.body:
+            case {"error": {"message": str(message)}}:
+                return message
+            case _:
+                return f"HTTP status {self.status}"
+
+    @property
+    def limited(self) -> bool:
+        return self.status == 429 or (self.status == 403 and self.reason in _RATE_REASONS)
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """No answer came."""
+
+    error: httpx2.TransportError
+    retry_after: float | None = None
+
+    @property
+    def reached(self) -> bool:
+        """Whether Gmail may have got the request."""
+        return not isinstance(self.error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
+
+
+class GmailApi:
+    def __init__(
+        self,
+        origin: str,
+        http: httpx2.AsyncClient,
+        auth: GoogleAuth,
+        sleep: Callable[[float], Awaitable[None]],
+        chance: Callable[[], float],
+    ) -> None:
+        self._origin = origin
+        self._http = http
+        self._auth = auth
+        self._sleep = sleep
+        self._chance = chance
+
+    async def read(self, request: Request) -> dict[str, Any]:
+        (answer,) = await self.read_many([request])
+        return succeeded(answer, request)
+
+    async def read_many(self, requests: Sequence[Request]) -> list[Answer | Lost]:
+        """Each request's answer; what may pass is tried again, each on its own."""
+        answers = await self._exchange(requests)
+        for attempt in range(RETRIES):
+            again = [place for place, answer in enumerate(answers) if _may_pass(answer)]
+            if not again:
+                break
+            wait = max(self._jitter(attempt), *(answers[place].retry_after or 0 for place in again))
+            if wait > LONGEST_WAIT:
+                break
+            await self._sleep(wait)
+            renewed = await self._exchange([requests[place] for place in again])
+            for place, answer in zip(again, renewed, strict=True):
+                answers[place] = answer
+        return answers
+
+    async def once(self, request: Request) -> Answer | Lost:
+        """For what changes something: never tried again, whatever happened."""
+        (answer,) = await self._exchange([request])
+        return answer
+
+    def _jitter(self, attempt: int) -> float:
+        return FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
+
+    async def _exchange(self, requests: Sequence[Request]) -> list[Answer | Lost]:
+        bearer = await self._auth.bearer()
+        answers = await self._ask_all(requests, bearer)
+        refused = [place for place, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 401]
+        if refused:
+            bearer = await self._auth.renewed(bearer)
+            repeated = await self._ask_all([requests[place] for place in refused], bearer)
+            for place, answer in zip(refused, repeated, strict=True):
+                answers[place] = answer
+        return answers
+
+    async def _ask_all(self, requests: Sequence[Request], bearer: str) -> list[Answer | Lost]:
+        if len(requests) == 1:
+            return [await self._ask(requests[0], bearer)]
+        groups = [requests[start : start + PARTS] for start in range(0, len(requests), PARTS)]
+        answered: list[list[Answer | Lost]] = [[] for _ in groups]
+
+        async def ask(place: int, group: Sequence[Request]) -> None:
+            answered[place] = await self._ask_batch(group, bearer)
+
+        async with anyio.create_task_group() as tasks:
+            for place, group in enumerate(groups):
+                tasks.start_soon(ask, place, group)
+        return [answer for group in answered for answer in group]
+
+    async def _ask(self, request: Request, bearer: str) -> Answer | Lost:
+        try:
+            answer = await self._http.request(
+                request.method,
+                self._origin + request.target,
+                json=request.body,
+                headers={"Authorization": f"Bearer {bearer}"},
+            )
+        except httpx2.TransportError as error:
+            return Lost(error)
+        return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
+
+    async def _ask_batch(self, requests: Sequence[Request], bearer: str) -> list[Answer | Lost]:
+        headers = {
+            "Authorization": f"Bearer {bearer}",
+            "Content-Type": f"multipart/mixed; boundary={_BOUNDARY}",
+        }
+        url = f"{self._origin}/batch/gmail/v1"
+        try:
+            answer = await self._http.post(url, content=_batch_body(requests), headers=headers)
+        except httpx2.TransportError as error:
+            return [Lost(error) for _ in requests]
+        if answer.status_code != 200:
+            whole = _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
+            return [whole for _ in requests]
+        parts = dict(_batch_answers(answer.headers["Content-Type"], answer.content))
+        missing = Answer(502, {"error": {"message": "the batch left this request unanswered"}})
+        return [parts.get(place, missing) for place in range(len(requests))]
+
+
+def succeeded(answer: Answer | Lost, request: Request) -> dict[str, Any]:
+    """The body of a success; any failure is raised as what it means."""
+    match answer:
+        case Lost():
+            raise unanswered(answer)
+        case Answer(status=status, body=body) if 200 <= status < 300:
+            return body
+        case Answer():
+            raise refusal(answer, request)
+
+
+def unanswered(lost: Lost) -> Unavailable:
+    if isinstance(lost.error, httpx2.TimeoutException):
+        return TimedOut("Gmail does not answer in time")
+    return Unavailable("Gmail cannot be reached", reason=type(lost.error).__name__)
+
+
+def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - one line a status
+    if answer.limited:
+        return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
+    match answer.status:
+        case 401:
+            return AuthRequired("Gmail does not accept this sign-in", hint=f"run `{LOGIN}`")
+        case 403:
+            hint = f"run `{LOGIN}` and tick every box"
+            return Denied(f"Gmail does not allow it: {answer.message}", reason=answer.reason or "forbidden", hint=hint)
+        case 404:
+            return NotFound(f"{request.what or request.path} not found")
+        case 400 if answer.message.startswith("Invalid id value"):
+            return NotFound(f"{request.what or request.path} not found")
+        case status if 400 <= status < 500:
+            return InvalidInput(f"Gmail refuses it: {answer.message}", status=status)
+        case status:
+            return Unavailable(f"Gmail is in trouble: {answer.message}", status=status)
+
+
+def _may_pass(answer: Answer | Lost) -> bool:
+    match answer:
+        case Lost():
+            return True
+        case Answer():
+            return answer.limited or answer.status >= 500
+
+
+def _answer(status: int, retry_after: str | None, content: bytes) -> Answer:
+    try:
+        body = json.loads(content)
+    except ValueError:
+        body = {}
+    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    return Answer(status, body if isinstance(body, dict) else {}, seconds)
+
+
+def _batch_body(requests: Sequence[Request]) -> bytes:
+    lines: list[str] = []
+    for place, request in enumerate(requests):
+        lines += [
+            f"--{_BOUNDARY}",
+            "Content-Type: application/http",
+            f"Content-ID: <{place}>",
+            "",
+            f"{request.method} {request.target} HTTP/1.1",
+            "",
+            "",
+        ]
+    return "\r\n".join([*lines, f"--{_BOUNDARY}--", ""]).encode("ascii")
+
+
+def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, Answer]]:
+    """Each part answers the request whose Content-ID it repeats, in any order."""
+    boundary = re.search(r'boundary="?([^";\s]+)', content_type)
+    for part in content.split(f"--{boundary[1]}".encode())[1:] if boundary else ():
+        envelope, _, answer = part.partition(b"\r\n\r\n")
+        head, _, body = answer.partition(b"\r\n\r\n")
+        place = re.search(rb"(?im)^content-id: *<?[^\r\n]*?(\d+)>?\r?$", envelope)
+        status = re.match(rb"HTTP/\S+ (\d{3})", head)
+        wait = re.search(rb"(?im)^retry-after: *(\d+)", head)
+        if place and status:
+            yield int(place[1]), _answer(int(status[1]), wait[1].decode() if wait else None, body)

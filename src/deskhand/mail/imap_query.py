@@ -1,0 +1,131 @@
+"""Gmail's search syntax as IMAP's: what a folder must be asked to find the mails that match.
+
+What depends on the folder alone (`in:inbox`, `label:Clients`) is settled here, so that most folders are not asked.
+IMAP finds parts of words where Gmail finds words, and tells an attachment by the mail's kind only (multipart/mixed).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from deskhand.mail import query
+from deskhand.mail.imap_session import ROLES, Folder, keyword, text
+from deskhand.mail.query import (
+    AllOf,
+    AnyOf,
+    Anywhere,
+    HasAttachment,
+    HasMessageId,
+    Labelled,
+    Not,
+    Query,
+    Since,
+    Text,
+    Until,
+)
+
+Key = list[bytes]
+"""One search key, in prefix form: no brackets, which the client library cannot put around a literal."""
+
+_WHERE = {"anywhere": b"TEXT", "sender": b"FROM", "subject": b"SUBJECT"}
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_FOLDER_LABELS = {label for label, *_ in ROLES.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    query: Query
+    now: datetime
+
+    def criteria(self, folder: Folder, *, within: bool) -> Key | None:
+        """What to ask `folder`; None where nothing in it can match. `within`: it knows RFC 5032's ages."""
+        if folder.role in ("junk", "trash") and query.leaves_trash_out(self.query):
+            return None
+        parts = self.query.parts if isinstance(self.query, AllOf) else (self.query,)
+        keys = [self._key(part, folder, within) for part in parts]
+        if False in keys:
+            return None
+        return [word for key in keys if isinstance(key, list) for word in key] or [b"ALL"]
+
+    def _key(self, part: Query, folder: Folder, within: bool) -> Key | bool:  # noqa: C901, PLR0911 - one case a kind
+        match part:
+            case Text(words, where):
+                return _text(words, where)
+            case Labelled(label):
+                return _labelled(label, folder)
+            case HasAttachment():
+                return [b"HEADER", b"CONTENT-TYPE", b'"multipart/mixed"']
+            case HasMessageId(name):
+                return [b"HEADER", b"MESSAGE-ID", text(f"<{name}>")]
+            case Since(moment):
+                return self._age(b"YOUNGER", b"SINCE", moment, within)
+            case Until(moment):
+                return self._age(b"OLDER", b"BEFORE", moment, within)
+            case Anywhere():
+                return True
+            case Not(inner):
+                return _not(self._key(inner, folder, within))
+            case AnyOf(parts):
+                return _any([self._key(each, folder, within) for each in parts])
+            case AllOf(parts):
+                return _not(_any([_not(self._key(each, folder, within)) for each in parts]))
+
+    def _age(self, age: bytes, day: bytes, moment: datetime, within: bool) -> Key | bool:
+        seconds = int((self.now - moment).total_seconds())
+        whole_day = (moment.hour, moment.minute, moment.second) == (0, 0, 0)
+        if within and not whole_day:
+            return [age, str(seconds).encode()] if seconds > 0 else age == b"OLDER"
+        return [day, f"{moment.day}-{_MONTHS[moment.month - 1]}-{moment.year:04}".encode()]
+
+
+def parse(text: str, now: datetime) -> Wanted:
+    return Wanted(query.parse(text, now), now)
+
+
+def _text(words: str, where: query.Where) -> Key | bool:
+    value = text(words)
+    if not value.strip(b'"'):
+        return True
+    if where == "recipients":
+        return _any([[field, value] for field in (b"TO", b"CC", b"BCC")])
+    return [_WHERE[where], value]
+
+
+def _labelled(label: str, folder: Folder) -> Key | bool:
+    match label:
+        case "UNREAD":
+            return [b"UNSEEN"] if folder.role not in ("sent", "drafts") else False
+        case "STARRED":
+            return [b"FLAGGED"]
+        case _ if label in _FOLDER_LABELS:
+            return folder.label == label
+        case _ if _same(label, folder.label):
+            return True
+        case _:
+            return _any([[b"KEYWORD", spelling.encode()] for spelling in _spellings(label)])
+
+
+def _spellings(label: str) -> Iterator[str]:
+    """In a query Gmail writes a label's spaces as hyphens."""
+    yield keyword(label)
+    if "-" in label:
+        yield keyword(label.replace("-", " "))
+
+
+def _same(one: str, other: str) -> bool:
+    return one.casefold().replace(" ", "-") == other.casefold().replace(" ", "-")
+
+
+def _not(key: Key | bool) -> Key | bool:
+    if isinstance(key, bool):
+        return not key
+    return key[1:] if key[0] == b"NOT" else [b"NOT", *key]
+
+
+def _any(keys: list[Key | bool]) -> Key | bool:
+    if True in keys:
+        return True
+    made: Key | bool = False
+    for key in reversed([key for key in keys if isinstance(key, list)]):
+        made = [b"OR", *key, *made] if isinstance(made, list) else key
+    return made

@@ -1,0 +1,282 @@
+"""One signed-in IMAP connection: folders and what lies in them. Blocking; one thread uses it."""
+
+import base64
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any, Literal
+
+from imapclient import IMAPClient, SocketTimeout, imap_utf7
+from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
+from imapclient.response_parser import parse_message_list
+
+from deskhand.errors import AuthRequired, Denied, InvalidInput, Unavailable
+from deskhand.mail import mime
+from deskhand.mail.accounts import LOGIN, Account
+
+Role = Literal["inbox", "sent", "drafts", "junk", "trash"]
+ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
+    "inbox": ("INBOX", b"\\Inbox", "INBOX", ("inbox",)),
+    "sent": ("SENT", b"\\Sent", "Sent", ("sent", "sent items", "sent mail", "sent messages")),
+    "drafts": ("DRAFT", b"\\Drafts", "Drafts", ("drafts", "draft")),
+    "junk": ("SPAM", b"\\Junk", "Junk", ("junk", "spam", "junk e-mail", "bulk mail")),
+    "trash": ("TRASH", b"\\Trash", "Trash", ("trash", "bin", "deleted items", "deleted messages")),
+}
+"""Each role: the label that says it, the special use, the folder made where there is none, the names it often has."""
+
+FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
+OPENING = 8192
+"""So many bytes of a mail give its beginning where the server makes no previews."""
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    name: str
+    label: str
+    role: Role | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One copy of a mail, where it lies now."""
+
+    id: str
+    folder: Folder
+    uidvalidity: int
+    uid: int
+    flags: tuple[str, ...]
+    date: datetime
+    parsed: mime.Parsed
+    snippet: str
+
+
+class Session:
+    def __init__(self, account: Account, password: str) -> None:
+        self._names: tuple[str, str] | None = None
+        with translated(account.host):
+            self._client = IMAPClient(
+                account.host, account.port, ssl=account.tls, timeout=SocketTimeout(connect=10, read=30)
+            )
+            self._client.normalise_times = False
+            try:
+                if not account.tls and not account.here:
+                    self._client.starttls()
+                self._client.login(account.user, password)
+            except LoginError:
+                self.drop()
+                # Not chained: the server's text may repeat what it was given.
+                raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from None
+            except (IMAPClientError, OSError):
+                self.drop()
+                raise
+
+    @property
+    def knows_ages(self) -> bool:
+        return bool(self._client.has_capability("WITHIN"))
+
+    def alive(self) -> bool:
+        try:
+            self._client.noop()
+        except (IMAPClientAbortError, OSError):
+            return False
+        return True
+
+    def close(self) -> None:
+        with contextlib.suppress(IMAPClientError, OSError):
+            self._client.logout()
+
+    def drop(self) -> None:
+        """Let go of a connection that is dead."""
+        with contextlib.suppress(OSError):
+            self._client.shutdown()
+
+    def folders(self) -> list[Folder]:
+        """Every folder that can hold mail, the inbox first."""
+        prefix, _ = self._namespace()
+        listed = [
+            (set(flags), (delimiter or b"/").decode(), name)
+            for flags, delimiter, name in self._client.list_folders()
+            if not {b"\\Noselect", b"\\NonExistent"} & set(flags)
+        ]
+        declared = {use for flags, _, _ in listed for use in flags}
+        made = [
+            Folder(name, ROLES[role][0] if role else name.removeprefix(prefix).replace(delimiter, "/"), role)
+            for flags, delimiter, name in listed
+            for role in [_role(flags, name.rpartition(delimiter)[2], declared)]
+        ]
+        return sorted(made, key=lambda folder: folder.role != "inbox")
+
+    def by_role(self, role: Role) -> Folder:
+        return next((folder for folder in self.folders() if folder.role == role), None) or self.create(ROLES[role][2])
+
+    def create(self, label: str) -> Folder:
+        prefix, delimiter = self._namespace()
+        name = prefix + label.replace("/", delimiter)
+        try:
+            self._client.create_folder(name)
+            self._client.subscribe_folder(name)
+        except IMAPClientAbortError:
+            raise
+        except IMAPClientError as error:
+            raise InvalidInput(f"the server makes no folder {label!r}: {error}") from error
+        return Folder(name, label, None)
+
+    def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Found]:
+        """The newest first."""
+        selected = self._client.select_folder(folder.name, readonly=True)
+        if not selected[b"EXISTS"]:
+            return []
+        if self._client.has_capability("SORT"):
+            uids = [int(uid) for uid in self._ask(b"SORT", [b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])[0].split()]
+            return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
+        uids = list(parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria])))
+        dates = self._client.fetch(uids, ["INTERNALDATE"]) if uids else {}
+        uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
+        return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
+
+    def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Found]:
+        selected = self._client.select_folder(folder.name, readonly=True)
+        return self._fetch(folder, uidvalidity, [uid]) if selected[b"UIDVALIDITY"] == uidvalidity else []
+
+    def raw(self, found: Found) -> bytes:
+        self._client.select_folder(found.folder.name, readonly=True)
+        return bytes(self._client.fetch([found.uid], ["BODY.PEEK[]"]).get(found.uid, {}).get(b"BODY[]", b""))
+
+    def move(self, found: Found, target: Folder) -> None:
+        if not self._client.has_capability("MOVE"):
+            raise Denied("this server cannot move mail (it lacks IMAP's MOVE)", reason="unsupported")
+        self._client.select_folder(found.folder.name)
+        self._client.move([found.uid], target.name)
+
+    def flag(self, found: Found, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        selected = self._client.select_folder(found.folder.name)
+        kept = {flag.lower() for flag in selected.get(b"PERMANENTFLAGS", ())}
+        if b"\\*" not in kept and not {flag.lower().encode() for flag in add} <= kept:
+            raise Denied("this server keeps no labels of one's own", reason="unsupported")
+        if add:
+            self._client.add_flags([found.uid], add)
+        if remove:
+            self._client.remove_flags([found.uid], remove)
+
+    def append(self, folder: Folder, raw: bytes, flags: Sequence[str]) -> None:
+        self._client.append(folder.name, raw, flags)
+
+    def _namespace(self) -> tuple[str, str]:
+        """What every folder of the person's own begins with, and what stands between a folder and those in it."""
+        if self._names is None:
+            spaces = self._client.namespace().personal if self._client.has_capability("NAMESPACE") else None
+            prefix, delimiter = spaces[0] if spaces else ("", None)
+            self._names = prefix, delimiter or "/"
+        return self._names
+
+    def _fetch(self, folder: Folder, uidvalidity: int, uids: Sequence[int]) -> list[Found]:
+        if not uids:
+            return []
+        beginning = "PREVIEW" if self._client.has_capability("PREVIEW") else f"BODY.PEEK[]<0.{OPENING}>"
+        wanted = ["FLAGS", "INTERNALDATE", f"BODY.PEEK[HEADER.FIELDS ({FIELDS})]", beginning]
+        fetched = self._client.fetch(uids, wanted)
+        return [_found(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched]
+
+    def _ask(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
+        # The client's own search quotes only what holds a space: a brace or parenthesis would be read as syntax.
+        answer: list[bytes] = self._client._raw_command_untagged(command, arguments)  # noqa: SLF001
+        return answer if answer[0] is not None else [b""]
+
+
+@contextlib.contextmanager
+def translated(host: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"{host} cannot be reached", reason=type(error).__name__) from error
+    except IMAPClientAbortError as error:
+        raise Unavailable(f"{host} broke off", hint="try again") from error
+    except IMAPClientError as error:
+        raise Denied(f"{host} refuses it: {error}", reason="refused") from error
+
+
+def text(value: str) -> bytes:
+    """A search argument that no server can take for syntax; beyond ASCII the client sends it as a literal."""
+    clean = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", value).split()).encode("utf-8", "replace")
+    return b'"' + re.sub(rb'(["\\])', rb"\\\1", clean) + b'"' if clean.isascii() else clean
+
+
+def keyword(label: str) -> str:
+    """A label as an IMAP keyword: what an atom cannot hold is written in IMAP's own UTF-7."""
+    return re.sub(r"[^A-Za-z0-9_.$+,/-]+", _utf7, label)
+
+
+def label_of(flag: str) -> str:
+    return str(imap_utf7.decode(flag.encode()))
+
+
+def labels(copies: Iterable[Found]) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for copy in copies:
+        found[copy.folder.label] = None
+        flags = {flag.lower() for flag in copy.flags}
+        if "\\seen" not in flags and copy.folder.role not in ("sent", "drafts"):
+            found["UNREAD"] = None
+        if "\\flagged" in flags:
+            found["STARRED"] = None
+        found |= dict.fromkeys(label_of(flag) for flag in copy.flags if flag[0] not in "\\$")
+    return tuple(found)
+
+
+def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str:
+    """Names the mail, not its place, so that it holds when the mail moves.
+
+    The digest keeps apart mails that claim the same Message-ID. A mail without one is named by its place.
+    """
+    if not parsed.message_id:
+        return f"{encoded(folder)}.{uidvalidity}.{uid}"
+    claims = f"{parsed.message_id}\0{parsed.sender}\0{parsed.subject}\0{parsed.date_header}"
+    return f"{encoded(parsed.message_id.strip('<>'))}.{sha256(claims.encode()).hexdigest()[:10]}"
+
+
+def thread_id(parsed: mime.Parsed, own_id: str) -> str:
+    """The mail that began the thread names it."""
+    root = next(iter(parsed.references), parsed.in_reply_to or parsed.message_id)
+    return encoded(root.strip("<>")) if root else own_id
+
+
+def encoded(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).rstrip(b"=").decode()
+
+
+def decoded(name: str) -> str | None:
+    try:
+        return base64.urlsafe_b64decode(f"{name}{'=' * (-len(name) % 4)}".encode()).decode()
+    except ValueError:
+        return None
+
+
+def _role(flags: set[bytes], name: str, declared: set[bytes]) -> Role | None:
+    if name.upper() == "INBOX":
+        return "inbox"
+    for role, (_, use, _, names) in ROLES.items():
+        # What the server declares counts; names are guessed only for a role that it declares for no folder.
+        if use in flags or (use not in declared and name.lower() in names):
+            return role
+    return None
+
+
+def _utf7(unsafe: re.Match[str]) -> str:
+    coded = base64.b64encode(unsafe[0].encode("utf-16-be")).rstrip(b"=").replace(b"/", b",")
+    return f"&{coded.decode()}-"
+
+
+def _found(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Found:
+    header = next(value for key, value in data.items() if key.startswith(b"BODY[HEADER"))
+    parsed = mime.parse(header)
+    if b"PREVIEW" in data:
+        snippet = (data[b"PREVIEW"] or b"").decode("utf-8", "replace")
+    else:
+        opening = next((value for key, value in data.items() if key.startswith(b"BODY[]")), b"")
+        snippet = mime.parse(opening).snippet
+    flags = tuple(flag.decode("ascii", "replace") for flag in data[b"FLAGS"])
+    own_id = mail_id(parsed, folder.name, uidvalidity, uid)
+    return Found(own_id, folder, uidvalidity, uid, flags, data[b"INTERNALDATE"].astimezone(UTC), parsed, snippet)

@@ -1,0 +1,399 @@
+"""MIME both ways. Reading never raises, whatever the bytes; writing is strict and reads its own output back.
+
+The reader is our own: the standard library's raises on hostile headers and deep nesting, and takes each line of
+each attachment through Python. It is the second opinion on what we write.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from email import message_from_bytes, policy
+from email.utils import format_datetime
+from itertools import zip_longest
+from typing import Literal, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from deskhand.errors import FieldProblem, InvalidInput
+from deskhand.mail import Attachment, FullMessage, Message, headers, html
+from deskhand.mail.charsets import decoded, scalar
+from deskhand.mail.headers import Person, recipient
+
+__all__ = ["Parsed", "Person", "compose", "parse", "recipient", "reply_recipient", "reply_subject"]
+
+ACTION_HEADER = "X-Deskhand-Action"
+LARGEST = 25 * 1024 * 1024
+LONGEST_BODY = 500_000
+LONGEST_HTML = 500_000
+LONGEST_FIELD = 100_000
+LONGEST_SUBJECT = 998
+SNIPPET = 200
+DEEPEST = 20
+MOST_PARTS = 500
+STUB = 4
+"""A plain part this many times shorter than the HTML beside it is a stub."""
+
+BodyFrom = Literal["plain", "html", "none"]
+
+_START = re.compile(rb"(?:[ \t]*\r?\n)*(?:>?From [^\n]*\n)?")
+_FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)")
+_BLANK = re.compile(rb"\r?\n")
+_PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
+# Zero-width, tag and override characters carry text that no person sees; joiners of scripts and emoji stay.
+_INVISIBLE = re.compile("[\u00ad\u180e\u200b\u202d\u202e\u2060-\u2064\ufeff\U000e0000-\U000e01ef]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
+_HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A mail as it reads. Addresses are `Name <address>`; an id has its angle brackets."""
+
+    sender: str
+    to: str
+    cc: str
+    bcc: str
+    reply_to: str
+    subject: str
+    date_header: str
+    date: datetime | None
+    """What the Date header means, UTC; None where it means nothing."""
+    received: datetime | None
+    """When the last server took it, as it says itself."""
+    message_id: str
+    in_reply_to: str
+    references: tuple[str, ...]
+    action_id: str
+    body: str
+    body_from: BodyFrom
+    warnings: tuple[str, ...]
+    attachments: tuple[Attachment, ...]
+
+    @property
+    def snippet(self) -> str:
+        return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
+
+    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> Message:  # noqa: A002
+        return Message(id, thread_id, self.sender, self.to, self.subject, date, self.date_header, self.snippet, labels)
+
+    def full(self, summary: Message) -> FullMessage:
+        return FullMessage(
+            summary,
+            cc=self.cc,
+            reply_to=self.reply_to,
+            message_id=self.message_id,
+            references=self.references,
+            body=self.body,
+            body_from=self.body_from,
+            warnings=self.warnings,
+            attachments=self.attachments,
+        )
+
+
+# Reading
+
+
+class _Part(NamedTuple):
+    fields: dict[bytes, list[bytes]]
+    kind: str
+    parameters: dict[str, str]
+    body: bytes
+
+    def first(self, name: bytes) -> bytes:
+        return self.fields.get(name, [b""])[0]
+
+
+class _Text(NamedTuple):
+    text: str
+    source: BodyFrom
+
+
+class _Notes:
+    """What is gathered while the parts are walked through."""
+
+    def __init__(self) -> None:
+        self.parts = 0
+        self.attachments: list[Attachment] = []
+        self.warnings: list[str] = []
+
+
+def parse(raw: bytes) -> Parsed:
+    if b"\n" not in raw:
+        raw = raw.replace(b"\r", b"\n")
+    top = _part(raw[_START.match(raw).end() :])  # type: ignore[union-attr]  # it matches nothing at least
+    notes = _Notes()
+    body = _text_of(top, notes, depth=0)
+    senders = headers.people(b", ".join(top.fields.get(b"from", [])[:1]))
+    shown = _without_invisible(body.text, notes)
+    if len(shown) > LONGEST_BODY:
+        notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
+        shown = shown[:LONGEST_BODY]
+    notes.warnings += _sender_warnings(senders)
+    return Parsed(
+        sender=_people(top, b"from"),
+        to=_people(top, b"to"),
+        cc=_people(top, b"cc"),
+        bcc=_people(top, b"bcc"),
+        reply_to=_people(top, b"reply-to"),
+        subject=headers.text(top.first(b"subject")),
+        date_header=headers.text(top.first(b"date")),
+        date=headers.date(top.first(b"date")),
+        received=headers.date(top.first(b"received").rpartition(b";")[2]),
+        message_id=next(iter(headers.message_ids(top.first(b"message-id"))), ""),
+        in_reply_to=next(iter(headers.message_ids(top.first(b"in-reply-to"))), ""),
+        references=headers.message_ids(b" ".join(top.fields.get(b"references", []))),
+        action_id=headers.text(top.first(ACTION_HEADER.lower().encode())),
+        body=shown,
+        body_from=body.source if shown else "none",
+        warnings=tuple(dict.fromkeys(notes.warnings)),
+        attachments=tuple(notes.attachments),
+    )
+
+
+def _people(part: _Part, name: bytes) -> str:
+    return ", ".join(map(str, headers.people(b", ".join(part.fields.get(name, [])))))
+
+
+def _sender_warnings(senders: Sequence[Person]) -> Iterator[str]:
+    if len(senders) > 1:
+        yield f"the mail names {len(senders)} senders"
+    for person in senders:
+        claimed = re.search(r"[\w.+-]+@[\w-]+\.[\w.-]+", person.name)
+        if claimed and claimed[0].lower() != person.address.lower():
+            yield f"the sender's name shows {claimed[0]}, the mail is from {person.address}"
+
+
+def _part(raw: bytes) -> _Part:
+    fields: dict[bytes, list[bytes]] = {}
+    at = 0
+    while line := _FIELD.match(raw, at):
+        fields.setdefault(line[1].lower(), []).append(line[2][:LONGEST_FIELD].rstrip(b"\r"))
+        at = line.end()
+    blank = _BLANK.match(raw, at)
+    body = raw[blank.end() if blank else at :]
+    kind, parameters = _parameters(fields.get(b"content-type", [b""])[0])
+    return _Part(fields, kind.lower() if "/" in kind else "text/plain", parameters, body)
+
+
+def _parameters(value: bytes) -> tuple[str, dict[str, str]]:
+    """A field's value and its parameters, RFC 2231's pieces put together."""
+    main, _, rest = decoded(value, None).partition(";")
+    pieces: dict[str, dict[int, tuple[str, bool]]] = {}
+    for name, index, star, given in _PARAMETER.findall(f";{rest}"):
+        plain = re.sub(r"\\(.)", r"\1", given[1:-1]) if given.startswith('"') and len(given) > 1 else given.strip()
+        pieces.setdefault(name.lower(), {}).setdefault(int(index[1:] or 0), (plain, bool(star)))
+    return main.strip(), {name: _joined(found) for name, found in pieces.items()}
+
+
+def _joined(pieces: dict[int, tuple[str, bool]]) -> str:
+    ordered = [pieces[number] for number in sorted(pieces)]
+    first, extended = ordered[0]
+    if not extended:
+        return "".join(text for text, _ in ordered)
+    charset, _, rest = first.partition("'")
+    ordered[0] = (rest.partition("'")[2], True)
+    data = b"".join(unquote_to_bytes(text) if star else text.encode("utf-8", "replace") for text, star in ordered)
+    return decoded(data, charset)
+
+
+def _content(part: _Part) -> bytes:
+    match headers.text(part.first(b"content-transfer-encoding")).lower():
+        case "base64":
+            return headers.unbase64(part.body)
+        case "quoted-printable":
+            return binascii.a2b_qp(part.body)
+        case _:
+            return part.body
+
+
+def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
+    """The readable text of a part and those below it; everything else is noted as an attachment."""
+    notes.parts += 1
+    if notes.parts > MOST_PARTS or depth > DEEPEST:
+        notes.warnings.append("the mail has too many parts or is nested too deeply; not all of it was read")
+        return _Text("", "none")
+    children = _children(part)
+    if children:
+        texts = [_text_of(child, notes, depth + 1) for child in children]
+        return _chosen(texts, notes) if part.kind == "multipart/alternative" else _put_together(texts)
+    if _is_attachment(part):
+        notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
+        return _Text("", "none")
+    text = _CONTROL.sub("", decoded(_content(part), part.parameters.get("charset")).replace("\r\n", "\n"))
+    return _seen(text, notes) if part.kind == "text/html" else _Text(text, "plain")
+
+
+def _children(part: _Part) -> list[_Part]:
+    boundary = part.parameters.get("boundary", "").encode("utf-8", "replace").rstrip()
+    if not part.kind.startswith("multipart/") or not boundary:
+        return []
+    edges = list(re.finditer(rb"(?:^|\r?\n)--" + re.escape(boundary) + rb"(--)?[ \t]*(?=\r?\n|\Z)", part.body))
+    made: list[_Part] = []
+    for edge, following in zip_longest(edges, edges[1:]):
+        if edge is None or edge[1] or len(made) > MOST_PARTS:
+            break
+        inner = part.body[edge.end() : following.start() if following else len(part.body)]
+        made.append(_part(inner[_BLANK.match(inner).end() :] if _BLANK.match(inner) else inner))  # type: ignore[union-attr]
+    return made
+
+
+def _is_attachment(part: _Part) -> bool:
+    if part.first(b"content-disposition").strip().lower().startswith(b"attachment"):
+        return True
+    if part.kind in ("text/plain", "text/html"):
+        return False
+    return not part.kind.startswith(("text/", "multipart/")) or part.kind in ("text/calendar", "text/vcard", "text/csv")
+
+
+def _filename(part: _Part) -> str:
+    _, disposition = _parameters(part.first(b"content-disposition"))
+    given = disposition.get("filename") or part.parameters.get("name") or ""
+    if not given and part.kind == "message/rfc822":
+        given = f"{headers.text(_part(part.body).first(b'subject')) or 'mail'}.eml".replace("/", "_")
+    shown = _INVISIBLE.sub("", headers.text(given))
+    name = re.split(r"[/\\]", shown)[-1].strip(". ")
+    return name[-150:] or "unnamed"
+
+
+def _put_together(texts: Sequence[_Text]) -> _Text:
+    found = [text for text in texts if text.text.strip()]
+    source: BodyFrom = "html" if any(text.source == "html" for text in found) else "plain" if found else "none"
+    return _Text("\n".join(text.text for text in found), source)
+
+
+def _chosen(texts: Sequence[_Text], notes: _Notes) -> _Text:
+    plain = _put_together([text for text in texts if text.source == "plain"])
+    rich = _put_together([text for text in texts if text.source == "html"])
+    short = len(plain.text.strip())
+    if not rich.text or short * STUB >= len(rich.text.strip()):
+        return plain if short else rich
+    if short:
+        notes.warnings.append(
+            f"the HTML is shown; the plain part has only {short:,} of its {len(rich.text):,} characters"
+        )
+    return rich
+
+
+def _seen(source: str, notes: _Notes) -> _Text:
+    if len(source) > LONGEST_HTML:
+        notes.warnings.append(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
+    seen = html.visible(source[:LONGEST_HTML])
+    if seen.hidden_parts:
+        notes.warnings.append(
+            f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters"
+        )
+    notes.warnings += [f"a link shows {shown} but leads to {real}" for shown, real in seen.misleading[:10]]
+    return _Text(seen.text, "html")
+
+
+def _without_invisible(text: str, notes: _Notes) -> str:
+    cleaned, count = _INVISIBLE.subn("", scalar(text))
+    if count:
+        notes.warnings.append(f"invisible characters removed: {count:,}")
+    return cleaned
+
+
+# Writing
+
+
+def compose(
+    *,
+    sender: str,
+    to: Sequence[str],
+    subject: str,
+    body: str,
+    message_id: str,
+    date: datetime,
+    action_id: str | None,
+    in_reply_to: str | None = None,
+    references: Sequence[str] = (),
+) -> bytes:
+    """The bytes of a mail, exactly as it would leave; what would not read as meant is refused."""
+    text = _checked_body(body)
+    recipients = [recipient(each) for each in to]
+    if not recipients:
+        raise InvalidInput("A mail needs a recipient.", fields=[FieldProblem("to", "is empty")])
+    if len(subject) > LONGEST_SUBJECT:
+        problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
+        raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
+    lines = [
+        f"From: {recipient(sender)}",
+        headers.folded("To", recipients, separator=","),
+        headers.encoded("Subject", headers.checked_line("subject", subject)),
+        f"Date: {format_datetime(date)}",
+        f"Message-ID: {headers.checked_id('message_id', message_id)}",
+        *_thread_fields(in_reply_to, references),
+        *([f"{ACTION_HEADER}: {headers.checked_line('action_id', action_id)}"] if action_id else []),
+        "MIME-Version: 1.0",
+        f'Content-Type: text/{"html" if _HTML.match(text) else "plain"}; charset="utf-8"',
+    ]
+    encoding, content = _transfer_encoded(text)
+    raw = "\r\n".join([*lines, f"Content-Transfer-Encoding: {encoding}", "", ""]).encode("ascii") + content
+    _read_back(raw, recipients, subject, text)
+    return raw
+
+
+def _checked_body(body: str) -> str:
+    text = body.replace("\r\n", "\n").replace("\r", "\n")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as exc:
+        raise InvalidInput("The body is not text.", fields=[FieldProblem("body", "is not valid Unicode")]) from exc
+    if size > LARGEST:
+        problem = FieldProblem("body", f"has {size:,} bytes", None, f"at most {LARGEST:,}")
+        raise InvalidInput("The body is too large for a mail.", fields=[problem])
+    return text
+
+
+def _thread_fields(in_reply_to: str | None, references: Sequence[str]) -> list[str]:
+    parents = list(dict.fromkeys([*references, *([in_reply_to] if in_reply_to else [])]))
+    made = [f"In-Reply-To: {headers.checked_id('in_reply_to', in_reply_to)}"] if in_reply_to else []
+    if parents:
+        made.append(headers.folded("References", [headers.checked_id("references", each) for each in parents]))
+    return made
+
+
+def _transfer_encoded(text: str) -> tuple[str, bytes]:
+    data = text.encode()
+    quoted = binascii.b2a_qp(data)
+    if quoted == data:
+        return "7bit", data.replace(b"\n", b"\r\n")
+    canonical = base64.encodebytes(data.replace(b"\n", b"\r\n"))
+    if len(quoted) <= len(canonical):
+        return "quoted-printable", quoted.replace(b"\n", b"\r\n")
+    return "base64", canonical.replace(b"\n", b"\r\n")
+
+
+def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -> None:
+    """Would two readers, ours and the standard library's, see what was meant?"""
+    mine, theirs = parse(raw), message_from_bytes(raw, policy=policy.default)
+    content = theirs.get_payload(decode=True)
+    text = content.decode().replace("\r\n", "\n") if isinstance(content, bytes) else None
+    seen = [person.address for person in headers.people(mine.to)]
+    also_seen = [address.addr_spec for address in theirs["to"].addresses]
+    clear = seen == also_seen == list(recipients) and not mine.cc and theirs["cc"] is None and theirs["bcc"] is None
+    if not clear or mine.subject.split() != subject.split() or str(theirs["subject"]) != subject or text != body:
+        raise InvalidInput("The mail would not read as it was written.", hint="Simplify its subject or body.")
+
+
+# Replying
+
+
+def reply_subject(subject: str) -> str:
+    """`Re:` once, however many and whatever language were there before."""
+    rest = headers.text(subject)
+    while found := _RE.match(rest):
+        rest = rest[found.end() :]
+    return f"Re: {rest}".rstrip()[:LONGEST_SUBJECT]
+
+
+def reply_recipient(full: FullMessage, own_address: str) -> str:
+    """Reply-To before From, never oneself; to a mail of one's own, whom it went to."""
+    for field in (full.reply_to, full.summary.sender, full.summary.to):
+        for person in headers.people(field):
+            if person.address.lower() != own_address.lower():
+                return recipient(person.address)
+    raise InvalidInput("This mail has no sender whom one could answer.", hint="Send a new mail instead.")

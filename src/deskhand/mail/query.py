@@ -1,0 +1,289 @@
+"""Gmail's search syntax as a closed union.
+
+Terms side by side must all hold; `OR` binds tighter than that, as in Gmail; `{a b}` is `(a OR b)`. An operator that
+is misspelt or not supported is an error: searching for it as a word would quietly find nothing.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
+from typing import Literal
+
+from deskhand.errors import FieldProblem, InvalidInput, printable
+
+LONGEST = 4_000
+DEEPEST = 20
+MOST_TERMS = 100
+
+Where = Literal["anywhere", "sender", "recipients", "subject"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """These words next to each other."""
+
+    text: str
+    where: Where = "anywhere"
+
+
+@dataclass(frozen=True, slots=True)
+class Labelled:
+    """System labels are INBOX, UNREAD, STARRED, IMPORTANT, SENT, DRAFT, TRASH and SPAM."""
+
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class HasAttachment:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    moment: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Before the moment, not at it."""
+
+    moment: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class HasMessageId:
+    """Without angle brackets."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Anywhere:
+    """Trash and spam too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    part: "Query"
+
+
+@dataclass(frozen=True, slots=True)
+class AllOf:
+    """All parts hold; without parts it is everything."""
+
+    parts: "tuple[Query, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class AnyOf:
+    parts: "tuple[Query, ...]"
+
+
+Query = Text | Labelled | HasAttachment | Since | Until | HasMessageId | Anywhere | Not | AllOf | AnyOf
+
+SYSTEM_LABELS = ("INBOX", "UNREAD", "STARRED", "IMPORTANT", "SENT", "DRAFT", "TRASH", "SPAM")
+OPERATORS = (
+    "from",
+    "to",
+    "subject",
+    "label",
+    "is",
+    "has",
+    "in",
+    "after",
+    "before",
+    "newer",
+    "older",
+    "newer_than",
+    "older_than",
+    "rfc822msgid",
+)
+_TEXTS: dict[str, Where] = {"": "anywhere", "from": "sender", "to": "recipients", "subject": "subject"}
+_UNSUPPORTED = frozenset({"cc", "bcc", "filename", "list", "larger", "smaller", "size", "category", "deliveredto"})
+_PLACES = {"drafts": "DRAFT", "draft": "DRAFT", "bin": "TRASH", "junk": "SPAM"}
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "m": timedelta(days=30), "y": timedelta(days=365)}
+_TOKEN = re.compile(r'\s*(?:([(){}])|(-)(?=[^\s-])|"([^"]*)"|([a-zA-Z0-9_]+):(?=["(])|([^\s"(){}]+))')
+
+
+def parse(text: str, now: datetime) -> Query:
+    """What is asked for; relative ages count from `now`."""
+    if len(text) > LONGEST:
+        raise _refused(f"is longer than {LONGEST} characters", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError as exc:
+        raise _refused("is not valid Unicode", text) from exc
+    return _Parser(text, now).whole()
+
+
+def leaves_trash_out(query: Query) -> bool:
+    """Gmail shows trash and spam only to those who ask for them."""
+    match query:
+        case Anywhere() | Labelled("TRASH" | "SPAM"):
+            return False
+        case Not(part):
+            return leaves_trash_out(part)
+        case AllOf(parts) | AnyOf(parts):
+            return all(map(leaves_trash_out, parts))
+        case Text() | Labelled() | HasAttachment() | Since() | Until() | HasMessageId():
+            return True
+
+
+class _Parser:
+    def __init__(self, text: str, now: datetime) -> None:
+        self._text = text
+        self._now = now
+        self._at = 0
+        self._depth = 0
+        self._terms_seen = 0
+
+    def whole(self) -> Query:
+        query = self._terms("", "")
+        if self._at < len(self._text):
+            raise _refused("closes a bracket that was not opened", self._text)
+        return query
+
+    def _terms(self, end: str, operator: str) -> Query:
+        """Everything up to the closing bracket `end`; in braces any of it is enough."""
+        self._depth += 1
+        if self._depth > DEEPEST:
+            raise _refused("has too many brackets in each other", self._text)
+        groups: list[list[Query]] = []
+        joining = False
+        while (token := self._next(end)) is not None:
+            if token[5] in ("OR", "AND"):
+                joining = token[5] == "OR" and bool(groups)
+                continue
+            term = self._term(token, operator)
+            if joining:
+                groups[-1].append(term)
+            else:
+                groups.append([term])
+            joining = False
+        self._depth -= 1
+        parts = tuple(group[0] if len(group) == 1 else AnyOf(tuple(group)) for group in groups)
+        if len(parts) == 1:
+            return parts[0]
+        return AnyOf(parts) if end == "}" and parts else AllOf(parts)
+
+    def _next(self, end: str) -> re.Match[str] | None:
+        rest = self._text[self._at :].strip()
+        found = _TOKEN.match(self._text, self._at) if rest else None
+        if found is None:
+            if rest:
+                raise _refused("opens a quote and does not close it", self._text)
+            if end:
+                raise _refused("opens a bracket and does not close it", self._text)
+            self._at = len(self._text)
+            return None
+        if found[1] and found[1] in ")}":
+            if found[1] != end:
+                raise _refused("closes a bracket that was not opened", self._text)
+            self._at = found.end()
+            return None
+        self._at = found.end()
+        return found
+
+    def _term(self, token: re.Match[str], operator: str) -> Query:
+        bracket, minus, quoted, named, word = token.groups()
+        self._terms_seen += 1
+        if self._terms_seen > MOST_TERMS:
+            raise _refused(f"has more than {MOST_TERMS} terms", self._text)
+        if bracket:
+            return self._terms(")" if bracket == "(" else "}", operator)
+        if minus:
+            following = self._next("")
+            if following is None:
+                raise _refused("ends in a minus", self._text)
+            return Not(self._term(following, operator))
+        if named:
+            known = _operator(named, self._text)
+            following = self._next("") or token
+            inner = self._term(following, known or operator)
+            return inner if known else AllOf((self._leaf(operator, named), inner))
+        if quoted is not None:
+            return self._leaf(operator, quoted)
+        name, colon, value = word.partition(":")
+        known = _operator(name, self._text) if colon and not operator else None
+        if known is None:
+            return self._leaf(operator, word)
+        if not value:
+            raise _refused(f"has nothing after {known}:", self._text)
+        return self._leaf(known, value)
+
+    def _leaf(self, operator: str, value: str) -> Query:  # noqa: PLR0911 - one case an operator
+        if operator in _TEXTS:
+            return Text(value, _TEXTS[operator])
+        match operator:
+            case "rfc822msgid":
+                return HasMessageId(value.strip("<>"))
+            case "label":
+                return Labelled(label_name(value))
+            case "in":
+                return Anywhere() if value.lower() == "anywhere" else Labelled(_place(value))
+            case "is" | "has":
+                return self._state(operator, value)
+            case "after" | "newer":
+                return Since(self._moment(operator, value))
+            case "before" | "older":
+                return Until(self._moment(operator, value))
+            case _:
+                moment = self._now - self._age(operator, value)
+                return Since(moment) if operator == "newer_than" else Until(moment)
+
+    def _state(self, operator: str, value: str) -> Query:
+        match f"{operator}:{value.lower()}":
+            case "has:attachment":
+                return HasAttachment()
+            case "is:read":
+                return Not(Labelled("UNREAD"))
+            case "is:unread" | "is:starred" | "is:important":
+                return Labelled(value.upper())
+            case other:
+                allowed = "has:attachment, is:unread, is:read, is:starred, is:important"
+                raise _refused(f"asks for {other}, which is not supported", self._text, allowed)
+
+    def _moment(self, operator: str, value: str) -> datetime:
+        if found := re.fullmatch(r"(\d{4})[/.-](\d{1,2})[/.-](\d{1,2})", value, re.ASCII):
+            year, month, day = map(int, found.groups())
+            try:
+                return datetime(year, month, day, tzinfo=UTC)
+            except ValueError:
+                pass
+        elif re.fullmatch(r"\d{9,11}", value, re.ASCII):
+            return datetime.fromtimestamp(int(value), UTC)
+        raise _refused(f"has {operator}:{value}, which is not a date", self._text, f"{operator}:2026/01/31")
+
+    def _age(self, operator: str, value: str) -> timedelta:
+        found = re.fullmatch(r"(\d{1,5})([hdmy])", value.lower(), re.ASCII)
+        age = int(found[1]) * _UNITS[found[2]] if found else None
+        if age is None or age > timedelta(days=36_500):
+            raise _refused(f"has {operator}:{value}, which is not an age", self._text, f"{operator}:7d (h, d, m or y)")
+        return age
+
+
+def label_name(given: str) -> str:
+    """System labels in their one spelling, others as given."""
+    return given.upper() if given.upper() in SYSTEM_LABELS else given
+
+
+def _place(value: str) -> str:
+    return _PLACES.get(value.lower()) or label_name(value)
+
+
+def _operator(name: str, text: str) -> str | None:
+    """The operator, or nothing where `name:` is only text, such as a time of day or the start of a URL."""
+    lower = name.lower()
+    if lower in OPERATORS:
+        return lower
+    near = get_close_matches(lower, OPERATORS, n=1, cutoff=0.75)
+    if lower in _UNSUPPORTED or near:
+        raise _refused(f"has {name}:, which is not an operator", text, f"did you mean {near[0]}:?" if near else None)
+    return None
+
+
+def _refused(problem: str, text: str, suggestion: str | None = None) -> InvalidInput:
+    hint = f"Operators: {', '.join(f'{name}:' for name in OPERATORS)}; quotes, -, OR and brackets."
+    fields = [FieldProblem("query", problem, printable(text), suggestion)]
+    return InvalidInput(f"The search query cannot be read: it {problem}.", hint=hint, fields=fields)

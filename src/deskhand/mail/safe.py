@@ -1,0 +1,73 @@
+"""The person's tokens and passwords: in the system's keyring, else in a file that only they can read."""
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+SERVICE = "deskhand"
+
+
+def put(home: Path, name: str, text: str) -> str:
+    """Keep `text` under `name`; where it lies now, in words for the person."""
+    from keyring.errors import KeyringError
+
+    keyring = _keyring()
+    if keyring is not None:
+        try:
+            keyring.set_password(SERVICE, _entry(home, name), text)
+        except KeyringError:
+            pass  # a keyring that is locked or broken is no keyring
+        else:
+            _file(home, name).unlink(missing_ok=True)
+            return f"the keyring ({keyring.name})"
+    write_private(_file(home, name), text)
+    return f"the file {_file(home, name)} (there is no keyring; only you can read it)"
+
+
+def take(home: Path, name: str) -> str | None:
+    # `put` leaves a file only where the keyring failed, so the file is the newer one.
+    file = _file(home, name)
+    if file.exists():
+        return file.read_text(encoding="utf-8")
+    from keyring.errors import KeyringError
+
+    keyring = _keyring()
+    try:
+        return keyring.get_password(SERVICE, _entry(home, name)) if keyring else None
+    except KeyringError:
+        return None
+
+
+def write_private(file: Path, text: str) -> None:
+    """Replace `file` whole, readable by its owner only from the first moment."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as made:
+            made.write(text)
+            made.flush()
+            os.fsync(made.fileno())
+        Path(name).replace(file)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _keyring() -> "KeyringBackend | None":
+    import keyring
+    from keyring.backends.fail import Keyring
+
+    found = keyring.get_keyring()
+    return None if isinstance(found, Keyring) else found
+
+
+def _file(home: Path, name: str) -> Path:
+    return home / f"{name}.secret"
+
+
+def _entry(home: Path, name: str) -> str:
+    return f"{name} of {home}"

@@ -1,0 +1,105 @@
+"""Handing a mail to an SMTP server, knowing at every moment whether it may have left.
+
+Until the last dot is written the server cannot have taken the mail; once it is written only the server's answer tells.
+"""
+
+import contextlib
+import re
+import smtplib
+import ssl
+from collections.abc import Iterator
+
+from deskhand.errors import AuthRequired, Denied, OutcomeUnknown, SendFailed
+from deskhand.mail import Outgoing
+from deskhand.mail.accounts import LOGIN, Account
+
+TIMEOUT = 30
+_EOL = re.compile(rb"\r\n|\r|\n")
+
+
+def submit(account: Account, password: str | None, sender: str, mail: Outgoing) -> None:
+    """Send once, to all recipients or to none. SendFailed is certainly not sent, OutcomeUnknown nobody knows."""
+    with _certainly_not_sent(account):
+        server = _connected(account)
+    try:
+        with _certainly_not_sent(account):
+            if account.user is not None:
+                server.login(account.user, password or "")
+            _envelope(server, sender, mail)
+            # Everything but the end: what breaks here leaves half a mail, which no server delivers.
+            server.send(_dotted(mail.raw))
+        _finish(server)
+    finally:
+        server.close()
+
+
+def _connected(account: Account) -> smtplib.SMTP:
+    if account.tls:
+        context = ssl.create_default_context()
+        return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=context)
+    server = smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
+    try:
+        if not account.here:
+            server.starttls(context=ssl.create_default_context())
+    except (OSError, smtplib.SMTPException):
+        server.close()
+        raise
+    return server
+
+
+def _envelope(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
+    server.ehlo_or_helo_if_needed()
+    options = [f"SIZE={len(mail.raw)}"] if server.has_extn("size") else []
+    if not mail.raw.isascii():
+        if not server.has_extn("8bitmime"):
+            raise SendFailed("the server takes no 8-bit text")
+        options.append("BODY=8BITMIME")
+    if not f"{sender}{''.join(mail.recipients)}".isascii():
+        if not server.has_extn("smtputf8"):
+            raise SendFailed("the server takes no addresses beyond ASCII")
+        options.append("SMTPUTF8")
+        server.command_encoding = "utf-8"
+    _expect(server.mail(sender, options), 250)
+    for recipient in mail.recipients:
+        _expect(server.rcpt(recipient), 250, 251)
+    _expect(server.docmd("DATA"), 354)
+
+
+def _finish(server: smtplib.SMTP) -> None:
+    try:
+        server.send(b".\r\n")
+        code, text = server.getreply()
+    except (OSError, smtplib.SMTPException) as error:
+        raise OutcomeUnknown("the server's answer to the whole mail was lost") from error
+    if code == 421:
+        # It says that it closes the connection, not what it did with the mail.
+        raise OutcomeUnknown(f"the server closed the connection after the whole mail: {_shown(text)}")
+    _expect((code, text), 250)
+
+
+def _expect(reply: tuple[int, bytes], *wanted: int) -> None:
+    code, text = reply
+    if code not in wanted:
+        raise SendFailed(f"the server refuses the mail: {code} {_shown(text)}", status=code, temporary=code < 500)
+
+
+@contextlib.contextmanager
+def _certainly_not_sent(account: Account) -> Iterator[None]:
+    try:
+        yield
+    except smtplib.SMTPAuthenticationError as error:
+        raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from error
+    except smtplib.SMTPNotSupportedError as error:
+        raise Denied(f"{account.host} offers no safe way to sign in", reason="no_encryption") from error
+    except (OSError, smtplib.SMTPException) as error:
+        raise SendFailed(f"{account.host} broke off before it had the mail; nothing was sent") from error
+
+
+def _dotted(raw: bytes) -> bytes:
+    """RFC 5321's transparency: CRLF line ends, and a line that begins with a dot gets another."""
+    text = _EOL.sub(b"\r\n", raw)
+    return re.sub(rb"(?m)^\.", b"..", text if text.endswith(b"\r\n") else text + b"\r\n")
+
+
+def _shown(text: bytes) -> str:
+    return " ".join(text.decode("utf-8", "replace").split())[:200]

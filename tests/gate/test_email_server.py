@@ -1,0 +1,208 @@
+"""Seed 002's Email server, line by line, through an MCP client on stdio and HTTP in both protocol eras."""
+
+import json
+
+import pytest
+from gate.site import ERAS, HELLO, Site, said
+from mail.gmail_double import Status
+from mail.letters import letter
+from mcp import Client
+from requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+WAYS = [pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") for era in ERAS]
+everywhere = pytest.mark.parametrize(("way", "era"), WAYS)
+
+
+@requirement("email:seed")
+@everywhere
+async def test_the_server_answers_in_the_seeds_words(site: Site, way: str, era: str) -> None:
+    async with site.with_variables(DESKHAND_MAX_SENDS="2").client_over(way, era, "email") as client:
+        await searches(site, client)
+        await drafts(site, client)
+        await sends(site, client)
+        await replies(site, client)
+    assert [mail["Subject"] for mail in site.sent] == ["Meeting notes", "Re: Invoice #1234"]
+
+
+async def searches(site: Site, client: Client) -> None:
+    mail = site.gmail.account.deliver(
+        letter(sender="John <john@example.com>", subject="Invoice #1234", body="Pay me", message_id="<one@example.org>")
+    )
+    found = await said(client, "search_email", query="invoice")
+    assert found.splitlines() == [
+        'Found 1 emails matching "invoice":',
+        "",
+        f"1. From: john@example.com | Subject: Invoice #1234 | Date: {mail.date:%Y-%m-%d}",
+        "   Snippet: Pay me",
+        f"   Message ID: {mail.id} | Thread ID: {mail.thread_id}",
+    ]
+    assert await said(client, "search_email", query="nothing") == "No emails found matching: nothing"
+    site.gmail.plan("messages.list", Status(403, "forbidden"))
+    assert (await said(client, "search_email", query="invoice")).startswith("Error searching emails: ")
+
+
+async def drafts(site: Site, client: Client) -> None:
+    drafted = await said(client, "draft_email", **HELLO)
+    (draft_id,) = site.gmail.account.drafts
+    review = "Review it in your Gmail drafts folder."
+    assert drafted == f"Draft created successfully. Draft ID: {draft_id}. {review}"
+    bad = await said(client, "draft_email", **HELLO | {"to": "not-an-email"})
+    assert bad.splitlines()[0] == "Error: Invalid email address format: not-an-email"
+    site.gmail.plan("drafts.create", Status(403, "forbidden"))
+    assert (await said(client, "draft_email", **HELLO)).startswith("Error creating draft: ")
+    assert site.sent == []
+
+
+async def sends(site: Site, client: Client) -> None:
+    bad = await said(client, "send_email", **HELLO | {"to": "not-an-email"})
+    assert bad.splitlines()[0] == "Error: Invalid email address format: not-an-email"
+    rejected = await said(client, "send_email", **HELLO)
+    assert rejected.splitlines()[0] == (
+        "Rejected: No matching approval file found in vault/Approved/ for sending to a***@example.org. "
+        "Create an approval file with type: email_send and move it to vault/Approved/."
+    )
+    site.approve()
+    site.gmail.plan("drafts.send", Status(403, "forbidden"))
+    assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
+    sent = await said(client, "send_email", **HELLO)
+    (mail,) = site.gmail.account.search("in:sent", [])
+    assert sent == f"Email sent successfully. Message ID: {mail.id} Thread ID: {mail.thread_id}"
+
+
+async def replies(site: Site, client: Client) -> None:
+    (original,) = site.gmail.account.search("in:inbox", [])
+    reply = {"thread_id": original.thread_id, "message_id": original.id, "body": "I am fine."}
+    for wrong in ({"thread_id": "18d5a", "message_id": "18d5a"}, {"thread_id": "18d5a"}):
+        unknown = await said(client, "reply_email", **reply | wrong)
+        assert unknown == "Error: Thread ID 18d5a not found or no longer accessible."
+    rejected = await said(client, "reply_email", **reply)
+    what = f"replying to thread {original.thread_id}"
+    assert rejected.splitlines()[0] == (
+        f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
+        "Create an approval file with type: email_reply and move it to vault/Approved/."
+    )
+    site.approve()
+    site.gmail.plan("drafts.send", Status(403, "forbidden"))
+    assert (await said(client, "reply_email", **reply)).startswith("Error replying to thread: ")
+    sent = await said(client, "reply_email", **reply)
+    mail = site.gmail.account.search("in:sent", [])[0]
+    assert sent == f"Reply sent successfully. Message ID: {mail.id} Thread ID: {original.thread_id}"
+    left = site.sent[-1]
+    assert left["To"] == "john@example.com"
+    assert left["In-Reply-To"] == left["References"] == "<one@example.org>"
+
+    site.write(type="email_reply", to="john@example.com")
+    limited = "Rejected: Rate limit exceeded (2 emails/hour). Next send available in 60 minutes."
+    assert await said(client, "reply_email", **reply) == limited
+    site.write(name="another.md")
+    assert await said(client, "send_email", **HELLO) == limited
+
+
+@requirement("email:seed")
+@everywhere
+async def test_in_dev_mode_everything_is_logged_and_nothing_reaches_the_provider(
+    site: Site, way: str, era: str
+) -> None:
+    long = "x" * 245
+    async with site.with_variables(DEV_MODE="true").client_over(way, era, "email") as client:
+        assert await said(client, "draft_email", **HELLO) == (
+            "[DEV_MODE] Draft logged but not created. To: a***@example.org, Subject: Meeting notes"
+        )
+        assert await said(client, "send_email", **HELLO) == (
+            "[DEV_MODE] Send logged but not executed. To: a***@example.org, Subject: Meeting notes"
+        )
+        assert await said(client, "reply_email", thread_id="18d5a", message_id="18d5b", body=long) == (
+            "[DEV_MODE] Reply logged but not executed. Thread: 18d5a, Body length: 245 chars"
+        )
+        bad = await said(client, "send_email", **HELLO | {"to": "not-an-email"})
+        assert bad.splitlines()[0] == "Error: Invalid email address format: not-an-email"
+        assert site.gmail.asked == []
+        # Reading is allowed all the same.
+        assert await said(client, "search_email", query="x") == "No emails found matching: x"
+    assert [line["result"] for line in site.log()] == ["dev_mode", "dev_mode", "dev_mode", "rejected", "success"]
+    assert not (site.home.vault / "Pending_Approval").exists()
+
+
+@requirement("gate:hand-written")
+@pytest.mark.parametrize(
+    ("properties", "released"),
+    [
+        ({"thread_id": "THREAD"}, True),
+        ({"to": "ann@example.org"}, True),
+        ({"thread_id": "THREAD", "to": "ann@example.org", "subject": "Hello"}, True),
+        ({"thread_id": "18d5a"}, False),
+        ({"thread_id": "18d5a", "to": "ann@example.org"}, False),
+        ({"thread_id": "THREAD", "to": "eve@example.org"}, False),
+        ({"to": "eve@example.org"}, False),
+        ({"thread_id": "THREAD", "subject": "Another"}, False),
+        ({}, False),
+    ],
+)
+async def test_a_reply_is_released_by_its_thread_else_by_its_recipient(
+    site: Site, properties: dict[str, str], released: bool
+) -> None:
+    original = site.gmail.account.deliver(letter(message_id="<one@example.org>"))
+    given = {key: value.replace("THREAD", original.thread_id) for key, value in properties.items()}
+    lines = "".join(f"{key}: {json.dumps(value)}\n" for key, value in given.items())
+    (site.home.vault / "Approved").mkdir()
+    (site.home.vault / "Approved" / "yes.md").write_text(f"---\ntype: email_reply\nstatus: approved\n{lines}---\n")
+    async with site.client("email") as client:
+        answer = await said(
+            client, "reply_email", thread_id=original.thread_id, message_id=original.id, body="I am fine."
+        )
+
+    assert answer.startswith("Reply sent successfully." if released else "Rejected: No matching approval file")
+    assert len(site.sent) == released
+
+
+@requirement("mail:bad-input")
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"to": "not-an-email"}, "Error: Invalid email address format: not-an-email"),
+        ({"to": ""}, "Error: Invalid email address format: "),
+        ({"to": "ann@example.org\r\nBcc: eve@example.org"}, "Error: Invalid email address format: "),
+        ({"to": "ann@example.org\u2028"}, "Error: Invalid email address format: "),
+        ({"to": "friends: ann@example.org;"}, "Error: Invalid email address format: "),
+        ({"subject": "Hello\nBcc: eve@example.org"}, "Error: The subject must be one line"),
+        ({"subject": "Hello\0"}, "Error: The subject must be one line"),
+        ({"subject": "x" * 999}, "Error: send_email: invalid arguments\n  subject: "),
+        ({"body": ""}, "Error: The body is empty"),
+        ({"body": "x" * 40_000_000}, "Error: The body has 40,000,000 characters"),
+        ({"body": "a\0b"}, "Error: The body holds a NUL character"),
+        ({"body": 7}, "Error: send_email: invalid arguments\n  body: "),
+        ({"cc": "eve@example.org"}, "Error: send_email: invalid arguments\n  cc: "),
+        ({"body": "\ud800"}, "Error: the arguments are not valid Unicode"),
+    ],
+)
+async def test_bad_input_gets_a_clear_error_and_nothing_is_sent_or_asked(
+    site: Site, change: dict[str, object], problem: str
+) -> None:
+    site.write()
+    async with site.client("email") as client:
+        answer = await said(client, "send_email", **HELLO | change)
+
+    assert answer.startswith(problem)
+    assert site.sent == []
+    assert site.files("Pending_Approval") == []
+    assert [file.name for file in site.files("Approved")] == ["yes.md"]
+    assert len(site.log()) == 1
+
+
+@requirement("mail:small-schemas")
+async def test_the_tools_of_both_servers_are_titled_and_small(site: Site) -> None:
+    size, names = 0, []
+    for name in ("email", "gmail"):
+        async with site.client(name) as client:
+            tools = (await client.list_tools()).tools
+        size += sum(len(tool.model_dump_json(exclude_none=True, by_alias=True)) for tool in tools)
+        names.append([tool.name for tool in tools])
+        assert all(tool.description and len(tool.description.splitlines()) <= 3 for tool in tools)
+
+    assert names == [
+        ["search_email", "draft_email", "send_email", "reply_email"],
+        ["send_email", "list_emails", "get_email", "move_email", "add_label"],
+    ]
+    assert size < 16_000

@@ -1,0 +1,199 @@
+"""Seed 000's Gmail server: its models and its error codes, through an MCP client on stdio and HTTP in both eras."""
+
+import json
+from typing import Any
+
+import pytest
+from dirty_equals import IsStr
+from gate.site import ERAS, HELLO, Site
+from mail.gmail_double import Status
+from mail.letters import letter
+from mcp import Client
+from requirements import requirement
+
+pytestmark = pytest.mark.anyio
+
+WAYS = [pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") for era in ERAS]
+ISO = IsStr(regex=r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+async def ok(client: Client, name: str, /, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(name, arguments)
+    assert result.is_error
+    assert result.structured_content is None
+    error: dict[str, Any] = json.loads(result.content[0].text)
+    assert set(error) == {"error", "message", "details"}
+    return error
+
+
+@requirement("gmail-server:seed")
+@pytest.mark.parametrize(("way", "era"), WAYS)
+async def test_models_and_errors_are_the_seeds(site: Site, way: str, era: str) -> None:
+    async with site.with_variables(DESKHAND_MAX_SENDS="1").client_over(way, era, "gmail") as client:
+        await reads(site, client)
+        await files(site, client)
+        await sends(site, client)
+        await fails(site, client)
+
+
+async def reads(site: Site, client: Client) -> None:
+    mail = site.gmail.account.deliver(letter(message_id="<one@example.org>", attachment="plan.pdf"))
+    listed = await ok(client, "list_emails")
+    summary = {"id": mail.id, "subject": "Hello", "sender": "Ann <ann@example.org>", "date": ISO, "snippet": IsStr()}
+    assert listed == {"result": [summary]}
+    assert await ok(client, "list_emails", query="is:starred", max_results=100) == {"result": []}
+    assert await ok(client, "get_email", message_id=mail.id) == {
+        "id": mail.id,
+        "subject": "Hello",
+        "sender": "Ann <ann@example.org>",
+        "to": "me@example.com",
+        "date": ISO,
+        "body": IsStr(regex=r"How are you\?\s*"),
+        "has_attachments": True,
+        "attachment_names": ["plan.pdf"],
+    }
+
+
+async def files(site: Site, client: Client) -> None:
+    (mail,) = site.gmail.account.mails.values()
+    assert await ok(client, "add_label", message_id=mail.id, label_name="AI_PROCESSED") == {"labelled": True}
+    assert await ok(client, "move_email", message_id=mail.id, destination_label="DONE") == {"moved": True}
+    names = {site.gmail.account.labels[label] for label in mail.labels}
+    assert {"AI_PROCESSED", "DONE"} <= names
+    assert "INBOX" not in names
+
+
+async def sends(site: Site, client: Client) -> None:
+    denied = await refused(client, "send_email", **HELLO)
+    assert denied["error"] == "permission_denied"
+    assert denied["details"]["reason"] == "no_approval"
+    assert denied["details"]["request"] == f"Pending_Approval/{site.pending().name}"
+    assert not list(site.home.vault.glob("Logs/*.jsonl"))
+    site.approve()
+    site.gmail.plan("drafts.send", Status(400, "invalidArgument"))
+    assert (await refused(client, "send_email", **HELLO))["error"] == "send_failed"
+
+    sent = await ok(client, "send_email", **HELLO)
+    mail = site.gmail.account.search("in:sent", [])[0]
+    assert sent == {"message_id": mail.id, "thread_id": mail.thread_id, "sent_at": ISO}
+    (log,) = site.home.vault.glob("Logs/gmail_mcp_*.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert lines == 2 * [
+        {
+            "event": "pre_send_audit",
+            "timestamp": ISO,
+            "to": HELLO["to"],
+            "subject": HELLO["subject"],
+            "body_preview": HELLO["body"][:200],
+            "reply_to_message_id": None,
+            "severity": "INFO",
+        }
+    ]
+    assert log.stat().st_mode & 0o777 == 0o600
+
+    site.write()
+    assert (await refused(client, "send_email", **HELLO))["error"] == "rate_limited"
+
+
+async def fails(site: Site, client: Client) -> None:
+    assert (await refused(client, "get_email", message_id="18d5a"))["error"] == "not_found"
+    assert (await refused(client, "move_email", message_id="18d5a", destination_label="DONE"))["error"] == "not_found"
+    invalid = await refused(client, "send_email", **HELLO | {"to": "not-an-email", "cc": "x"})
+    assert (invalid["error"], invalid["details"]["fields"][0]["field"]) == ("parse_error", "cc")
+    address = await refused(client, "send_email", **HELLO | {"to": "not-an-email"})
+    assert (address["error"], address["details"]["fields"][0]["field"]) == ("parse_error", "to")
+    assert (await refused(client, "list_emails", max_results=101))["error"] == "parse_error"
+    site.gmail.plan("messages.list", Status(403, "forbidden"))
+    assert (await refused(client, "list_emails"))["error"] == "permission_denied"
+    site.gmail.plan("messages.list", *4 * [Status(429, "rateLimitExceeded", retry_after=0)])
+    assert (await refused(client, "list_emails"))["error"] == "rate_limited"
+    site.gmail.refresh_token = None
+    site.gmail.expire()
+    revoked = await refused(client, "list_emails")
+    assert revoked["error"] == "auth_required"
+    assert "deskhand mail login gmail" in revoked["details"]["hint"]
+
+
+@requirement("gmail-server:seed")
+async def test_a_reply_goes_into_its_thread_and_the_line_before_it_names_the_original(site: Site) -> None:
+    original = site.gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>"))
+    reply = HELLO | {"subject": "Re: Plan", "reply_to_message_id": original.id}
+    async with site.client("gmail") as client:
+        await refused(client, "send_email", **reply)
+        site.approve()
+        sent = await ok(client, "send_email", **reply)
+        unknown = await refused(client, "send_email", **reply | {"reply_to_message_id": "18d5a"})
+
+    assert sent["thread_id"] == original.thread_id
+    assert site.sent[0]["In-Reply-To"] == "<one@example.org>"
+    assert unknown["error"] == "not_found"
+    (log,) = site.home.vault.glob("Logs/gmail_mcp_*.jsonl")
+    assert json.loads(log.read_text())["reply_to_message_id"] == original.id
+
+
+@requirement("gate:content-bound")
+async def test_an_approval_for_one_thread_never_releases_another(site: Site) -> None:
+    one = site.gmail.account.deliver(letter(message_id="<one@example.org>"))
+    other = site.gmail.account.deliver(letter(message_id="<two@example.org>"))
+    reply = HELLO | {"subject": "Re: Hello"}
+    async with site.client("gmail") as client:
+        await refused(client, "send_email", **reply, reply_to_message_id=one.id)
+        site.approve()
+        for elsewhere in ({"reply_to_message_id": other.id}, {}):
+            assert (await refused(client, "send_email", **reply, **elsewhere))["error"] == "permission_denied"
+    assert site.sent == []
+
+
+@requirement("gmail-server:seed")
+async def test_in_dev_mode_a_send_is_refused_so_that_nobody_takes_it_for_sent(site: Site) -> None:
+    async with site.client("gmail", DEV_MODE="true") as client:
+        error = await refused(client, "send_email", **HELLO)
+
+    assert (error["error"], error["details"]["reason"]) == ("permission_denied", "dev_mode")
+    assert [line["result"] for line in site.log()] == ["dev_mode"]
+    assert site.gmail.asked == []
+
+
+@requirement("gate:recorded")
+async def test_the_gmail_server_records_each_call_once_as_itself(site: Site) -> None:
+    mail = site.gmail.account.deliver(letter())
+    async with site.client("gmail") as client:
+        await ok(client, "list_emails")
+        await ok(client, "get_email", message_id=mail.id)
+        await refused(client, "get_email", message_id="18d5a")
+        await refused(client, "send_email", **HELLO)
+        site.approve()
+        await ok(client, "send_email", **HELLO)
+        await refused(client, "send_email", to="x")
+
+    lines = site.log()
+    assert [(line["action_type"], line["result"]) for line in lines] == [
+        ("list_emails", "success"),
+        ("get_email", "success"),
+        ("get_email", "rejected"),
+        ("send_email", "rejected"),
+        ("send_email", "success"),
+        ("send_email", "rejected"),
+    ]
+    assert {line["actor"] for line in lines} == {"gmail_mcp"}
+
+
+@requirement("gmail-server:seed")
+async def test_the_line_before_a_send_is_written_or_nothing_is_sent(site: Site) -> None:
+    site.write()
+    (site.home.vault / "Logs").mkdir()
+    (site.home.vault / "Logs" / f"gmail_mcp_{site.clock():%Y-%m-%d}.jsonl").mkdir()
+    async with site.client("gmail") as client:
+        error = await refused(client, "send_email", **HELLO)
+        assert error["error"] == "send_failed"
+        assert site.gmail.asked.count("drafts.create") == 0
+
+        site.clock.pass_by(days=1)
+        assert not (await client.call_tool("send_email", HELLO)).is_error
+    assert len(site.sent) == 1

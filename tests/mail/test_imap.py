@@ -1,0 +1,426 @@
+"""An IMAP account as a mailbox: a real Dovecot, a real relay."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
+from mail.letters import DATE, letter, outgoing
+from requirements import requirement
+
+from deskhand.config import load
+from deskhand.errors import (
+    AuthRequired,
+    BadConfig,
+    Denied,
+    InvalidInput,
+    NotFound,
+    OutcomeUnknown,
+    SendFailed,
+    Unavailable,
+)
+from deskhand.mail import Sent, Unclear
+from deskhand.mail.imap import ImapMailbox
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def server() -> Iterator[Dovecot]:
+    with Dovecot() as dovecot:
+        yield dovecot
+
+
+@pytest.fixture
+def relay(server: Dovecot) -> Iterator[Relay]:
+    with Relay(server) as made:
+        yield made
+
+
+@pytest.fixture
+async def mailbox(server: Dovecot, relay: Relay, tmp_path: Path) -> AsyncIterator[ImapMailbox]:
+    made = opened(server, relay, tmp_path)
+    yield made
+    await made.close()
+
+
+def opened(server: Dovecot, relay: Relay, folder: Path, **variables: str) -> ImapMailbox:
+    return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | server.environment(relay) | variables).settings)
+
+
+@requirement("imap:stable")
+async def test_a_mail_keeps_its_id_wherever_it_is_moved(server: Dovecot, mailbox: ImapMailbox) -> None:
+    server.deliver(letter(subject="Plan", message_id="<one@example.org>"))
+    (first,) = await mailbox.search("", 10)
+
+    await mailbox.move(first.id, "Clients/Ann & Söhne")
+    (moved,) = await mailbox.search("label:clients/ann-&-söhne", 10)
+    assert (moved.id, moved.labels) == (first.id, ("Clients/Ann & Söhne", "UNREAD"))
+    await mailbox.move(first.id, "TRASH")
+    assert await mailbox.search("", 10) == []
+    (binned,) = await mailbox.search("in:trash", 10)
+    assert (binned.id, binned.labels) == (first.id, ("TRASH", "UNREAD"))
+    await mailbox.move(first.id, "INBOX")
+
+    assert (await mailbox.get(first.id)).summary == first
+
+
+@requirement("imap:stable")
+async def test_another_program_may_move_it_too(server: Dovecot, mailbox: ImapMailbox) -> None:
+    server.deliver(letter(message_id="<one@example.org>"))
+    (first,) = await mailbox.search("", 10)
+    with server.client() as client:
+        client.create_folder("Elsewhere")
+        client.select_folder("INBOX")
+        client.move([1], "Elsewhere")
+
+    assert (await mailbox.get(first.id)).summary.labels == ("Elsewhere", "UNREAD")
+
+
+@requirement("imap:stable")
+async def test_copies_of_a_mail_are_one_mail_and_forgeries_are_another(server: Dovecot, mailbox: ImapMailbox) -> None:
+    mail = letter(message_id="<one@example.org>")
+    server.deliver(mail)
+    server.deliver(mail, "Work", ("\\Seen",))
+    server.deliver(letter(sender="eve@evil.example", message_id="<one@example.org>"), "Work")
+
+    found = {each.sender: each.labels for each in await mailbox.search("", 10)}
+
+    assert found == {"Ann <ann@example.org>": ("INBOX", "UNREAD", "Work"), "eve@evil.example": ("Work", "UNREAD")}
+
+
+async def test_a_mail_without_a_message_id_is_read_and_labelled_as_well(server: Dovecot, mailbox: ImapMailbox) -> None:
+    server.deliver(letter(subject="Bare"))
+    (bare,) = await mailbox.search("", 10)
+
+    await mailbox.add_label(bare.id, "AI_PROCESSED")
+    full = await mailbox.get(bare.id)
+
+    assert full.summary.labels == ("INBOX", "UNREAD", "AI_PROCESSED")
+    assert [mail.id for mail in await mailbox.thread(bare.thread_id)] == [bare.id]
+
+
+async def test_labels_are_keywords_in_any_script(server: Dovecot, mailbox: ImapMailbox) -> None:
+    server.deliver(letter(message_id="<one@example.org>"))
+    (mail,) = await mailbox.search("", 10)
+    names = ["AI_PROCESSED", "To do", "重要", "R&D", 'quote " and (bracket)']
+
+    for name in names:
+        await mailbox.add_label(mail.id, name)
+
+    (labelled,) = await mailbox.search("", 10)
+    assert sorted(labelled.labels) == sorted(["INBOX", "UNREAD", *names])
+    for query in ("label:AI_PROCESSED", "label:to-do", "label:重要", 'label:"R&D"'):
+        assert [each.id for each in await mailbox.search(query, 10)] == [mail.id], query
+    assert await mailbox.search("label:other", 10) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", {"invoice", "lunch", "report"}),
+        ("from:ann", {"invoice"}),
+        ("subject:lunch", {"lunch"}),
+        ("Größe", {"report"}),
+        ('"total amount"', {"invoice"}),
+        ("-from:ann", {"lunch", "report"}),
+        ("from:ann OR subject:lunch", {"invoice", "lunch"}),
+        ("(from:bob subject:lunch) OR Größe", {"lunch", "report"}),
+        ("-(from:bob subject:lunch)", {"invoice", "report"}),
+        ("is:unread", {"invoice", "lunch"}),
+        ("is:read in:inbox", {"report"}),
+        ("in:inbox", {"invoice", "report"}),
+        ("in:spam", {"junk"}),
+        ("in:anywhere", {"invoice", "lunch", "report", "junk"}),
+        ("has:attachment", {"report"}),
+        ("rfc822msgid:lunch@example.org", {"lunch"}),
+        ("newer_than:1d", {"invoice", "lunch", "report"}),
+        ("older_than:1h", set()),
+        ("after:2020/01/01 before:2020/02/01", set()),
+        ("label:food", {"lunch"}),
+    ],
+)
+async def test_queries_find_what_they_mean(everyday: ImapMailbox, query: str, found: set[str]) -> None:
+    assert {mail.subject for mail in await everyday.search(query, 10)} == found
+
+
+@pytest.fixture(scope="module")
+def everyday_server() -> Iterator[Dovecot]:
+    with Dovecot() as server:
+        server.deliver(letter(subject="invoice", body="The total amount is 5.", message_id="<invoice@example.org>"))
+        bob = "Bob <bob@example.org>"
+        server.deliver(letter(sender=bob, subject="lunch", message_id="<lunch@example.org>"), "Food")
+        server.deliver(
+            letter(sender=bob, subject="report", body="Die Größe zählt.", attachment="a.pdf"), "INBOX", ("\\Seen",)
+        )
+        server.deliver(letter(sender="eve@evil.example", subject="junk"), "Spam")
+        yield server
+
+
+@pytest.fixture
+async def everyday(everyday_server: Dovecot, tmp_path: Path) -> AsyncIterator[ImapMailbox]:
+    made = opened(everyday_server, Relay(everyday_server), tmp_path)
+    yield made
+    await made.close()
+
+
+HOSTILE = [
+    'x" DELETED "',
+    "x\r\nA1 DELETE INBOX",
+    "x) (DELETED",
+    "{3}",
+    "{3+}\r\nabc",
+    "a\\",
+    "%*",
+    "x\x00y",
+    "&AGE-",
+    "~{5}",
+]
+
+
+@requirement("imap:no-injection")
+@pytest.mark.parametrize("hostile", HOSTILE)
+async def test_nothing_that_is_asked_reaches_the_server_as_a_command(everyday: ImapMailbox, hostile: str) -> None:
+    (invoice,) = await everyday.search("subject:invoice", 1)
+    quoted = hostile.replace('"', "'")
+
+    for operator in ("", "from:", "to:", "subject:", "label:", "rfc822msgid:"):
+        assert await everyday.search(f'{operator}"{quoted}"', 5) == []
+    for name in (hostile, f"{invoice.id}{hostile}", f"{hostile}.1.1"):
+        with pytest.raises(NotFound):
+            await everyday.get(name)
+        with pytest.raises(NotFound):
+            await everyday.thread(name)
+    assert [mail.id for mail in await everyday.search("subject:invoice", 5)] == [invoice.id]
+
+
+@requirement("imap:no-injection")
+@pytest.mark.parametrize("hostile", [*HOSTILE, "", "  ", "SENT", "../../etc", "x" * 2000])
+async def test_a_hostile_label_is_a_label_or_an_error(server: Dovecot, mailbox: ImapMailbox, hostile: str) -> None:
+    server.deliver(letter(message_id="<one@example.org>"))
+    (mail,) = await mailbox.search("", 10)
+
+    for change in (mailbox.add_label, mailbox.move):
+        with suppress(InvalidInput, Denied):
+            await change(mail.id, hostile)
+    (after,) = await mailbox.search("in:anywhere", 10)
+    assert after.id == mail.id
+
+
+async def test_threads_gather_what_answers_the_first_mail(server: Dovecot, mailbox: ImapMailbox) -> None:
+    answer = letter(subject="Re: Plan", message_id="<two@example.org>", references="<one@example.org>")
+    server.deliver(answer, "Work", at=DATE + timedelta(days=1))
+    server.deliver(letter(subject="Plan", message_id="<one@example.org>"), at=DATE)
+    server.deliver(letter(subject="Other", message_id="<three@example.org>"))
+    (first,) = await mailbox.search("rfc822msgid:one@example.org", 10)
+    reply = outgoing(subject="Re: Plan", in_reply_to="<one@example.org>")
+
+    sent = await mailbox.send(await mailbox.prepare(reply), reply)
+    thread = await mailbox.thread(first.thread_id)
+
+    assert sent.thread_id == first.thread_id
+    assert [mail.subject for mail in thread] == ["Plan", "Re: Plan", "Re: Plan"]
+    assert thread[-1].id == sent.message_id
+    with pytest.raises(NotFound):
+        await mailbox.thread("bm90aGluZw")
+
+
+async def test_drafts_and_sent_mail_lie_where_the_server_says(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox
+) -> None:
+    mail = outgoing(to="me@example.com")
+    draft = await mailbox.create_draft(mail.raw, None)
+    assert (await mailbox.get(draft)).summary.labels == ("DRAFT",)
+
+    sent = await mailbox.send(await mailbox.prepare(mail), mail)
+
+    assert relay.delivered == [(("me@example.com",), mail.raw)]
+    assert server.raws("Sent Items") == [mail.raw]
+    assert server.raws("Drafts") == [mail.raw]
+    assert (await mailbox.get(sent.message_id)).message_id == mail.message_id
+    (own,) = await mailbox.search("in:inbox", 10)
+    assert own.id == sent.message_id
+
+
+async def test_lines_that_begin_with_a_dot_arrive_as_they_were(relay: Relay, mailbox: ImapMailbox) -> None:
+    mail = outgoing(body=".\n..\n.dot\nend\n")
+
+    await mailbox.send(await mailbox.prepare(mail), mail)
+
+    assert relay.delivered == [(("ann@example.org",), mail.raw)]
+
+
+@requirement("imap:never-twice")
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Say("MAIL", "451 later"),
+        Say("RCPT", "550 no such person"),
+        Say("DATA", "554 no"),
+        Say("DOT", "554 it looks like spam"),
+        Say("DOT", "452 the disk is full"),
+        Cut("MAIL"),
+        Cut("RCPT"),
+        Cut("DATA"),
+        Cut("TEXT"),
+    ],
+)
+async def test_what_was_refused_or_cut_off_before_the_end_is_certainly_not_sent(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox, fault: Any
+) -> None:
+    mail = outgoing(body="x" * 70 + "\n" + "many words\n" * 20_000)
+    token = await mailbox.prepare(mail)
+    relay.plan(fault)
+
+    if fault == Cut("TEXT"):
+        # Where the kernel took all of the text before the cut was seen, nobody can know.
+        with pytest.raises(SendFailed):
+            await mailbox.send(token, mail)
+    else:
+        with pytest.raises(SendFailed) as failed:
+            await mailbox.send(token, mail)
+        assert not isinstance(failed.value, OutcomeUnknown)
+    assert relay.delivered == []
+    assert server.raws("Sent Items") == []
+    await mailbox.send(token, mail)
+    assert len(relay.delivered) == 1
+
+
+@requirement("imap:never-twice")
+@pytest.mark.parametrize("accepted", [True, False])
+@pytest.mark.parametrize("kind", [Cut, Say])
+async def test_an_answer_lost_after_the_last_dot_is_unknown_and_stays_so(
+    relay: Relay, mailbox: ImapMailbox, kind: Any, accepted: bool
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    relay.plan(Cut("DOT", accepted) if kind is Cut else Say("DOT", "421 closing", accepted))
+
+    with pytest.raises(OutcomeUnknown):
+        await mailbox.send(token, mail)
+    assert isinstance(await mailbox.look(token, mail), Unclear)
+    assert len(relay.delivered) == accepted
+
+
+@requirement("imap:never-twice")
+async def test_a_mail_that_lies_in_sent_was_sent_and_is_not_filed_twice(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    server.deliver(mail.raw, "Sent Items")
+
+    assert isinstance(await mailbox.look(token, mail), Sent)
+    await mailbox.send(token, mail)
+    assert server.raws("Sent Items") == [mail.raw]
+    assert isinstance(await mailbox.look(token, outgoing(action_id="act-2")), Unclear)
+
+
+async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(
+    server: Dovecot, relay: Relay, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mail = outgoing()
+    mailbox = opened(server, relay, tmp_path, DESKHAND_IMAP_URL="imap://user:x@127.0.0.1:9")
+
+    sent = await mailbox.send(await mailbox.prepare(mail), mail)
+    await mailbox.close()
+
+    assert relay.delivered == [(("ann@example.org",), mail.raw)]
+    assert sent.message_id
+    assert [record.message for record in caplog.records if record.name == "deskhand.imap"] == ["sent_but_not_filed"]
+
+
+@requirement("imap:kept")
+async def test_the_connection_is_kept_and_a_dead_one_is_replaced(server: Dovecot, mailbox: ImapMailbox) -> None:
+    server.deliver(letter(message_id="<one@example.org>"))
+    (mail,) = await mailbox.search("", 10)
+    await mailbox.search("", 10)
+    assert server.logins() == 2  # ours, and the one that delivered
+
+    server.disconnect_everyone()
+    assert [each.id for each in await mailbox.search("", 10)] == [mail.id]
+    server.disconnect_everyone()
+    await mailbox.add_label(mail.id, "Again")
+    assert server.logins() == 4
+
+
+async def test_a_wrong_password_and_a_missing_server_say_what_to_do(
+    server: Dovecot, relay: Relay, tmp_path: Path
+) -> None:
+    wrong = f"imap://{server.user}:wrong@127.0.0.1:{server.port}"
+    none = f"imap://{server.user}@127.0.0.1:{server.port}"
+    nowhere = "imap://me%40example.com:x@127.0.0.1:9"
+    for url, error in ((wrong, AuthRequired), (none, AuthRequired), (nowhere, Unavailable)):
+        mailbox = opened(server, relay, tmp_path, DESKHAND_IMAP_URL=url)
+        with pytest.raises(error) as refused:
+            await mailbox.search("", 1)
+        if error is AuthRequired:
+            assert refused.value.hint == "run `deskhand mail login imap`"
+        await mailbox.close()
+
+
+@pytest.mark.parametrize("url", ["imaps://host.example", "http://u@host", "imap://u@", "imaps://u@host:port"])
+def test_a_url_that_is_no_account_is_an_error_of_the_configuration(url: str, tmp_path: Path) -> None:
+    with pytest.raises(BadConfig):
+        ImapMailbox(load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_IMAP_URL": url}).settings)
+    with pytest.raises(BadConfig):
+        ImapMailbox(load({"DESKHAND_HOME": str(tmp_path)}).settings)
+
+
+async def test_a_draft_needs_a_message_id(mailbox: ImapMailbox) -> None:
+    with pytest.raises(InvalidInput):
+        await mailbox.create_draft(letter(), None)
+
+
+@requirement("imap:never-twice")
+async def test_an_account_that_cannot_send_says_so_before_anything_begins(
+    server: Dovecot, relay: Relay, tmp_path: Path
+) -> None:
+    no_password = f"imap://{server.user}@127.0.0.1:{server.port}"
+    for variables, error in (
+        ({"DESKHAND_SMTP_URL": "https://relay.example"}, BadConfig),
+        ({"DESKHAND_SMTP_URL": "smtp://me@127.0.0.1", "DESKHAND_IMAP_URL": no_password}, AuthRequired),
+    ):
+        mailbox = opened(server, relay, tmp_path, **variables)
+        with pytest.raises(error):
+            await mailbox.prepare(outgoing())
+        await mailbox.close()
+
+
+async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
+    with Process(LONG_AGO.replace("{more}", "MOVE")) as process, Relay(Dovecot(process)) as relay:
+        server = relay.server
+        mailbox = opened(server, relay, tmp_path)
+        for number in (2, 1, 3):
+            raw = letter(subject=f"Grüße {number}", body=f"Über {number}", message_id=f"<{number}@example.org>")
+            server.deliver(raw, at=DATE + timedelta(days=number))
+
+        found = await mailbox.search("Über after:2026/02/12", 10)
+        await mailbox.move(found[0].id, "Clients/Ann")
+        await mailbox.add_label(found[1].id, "To do")
+        mail = outgoing()
+        sent = await mailbox.send(await mailbox.prepare(mail), mail)
+        await mailbox.create_draft(mail.raw, None)
+        everything = await mailbox.search("", 2)
+        await mailbox.close()
+
+        assert [(each.subject, each.snippet) for each in found] == [("Grüße 3", "Über 3"), ("Grüße 2", "Über 2")]
+        assert everything[0].id == sent.message_id
+        assert everything[0].labels == ("DRAFT", "SENT")
+        assert (everything[1].id, everything[1].labels) == (found[0].id, ("Clients/Ann", "UNREAD"))
+        assert server.raws("INBOX.Sent") == server.raws("INBOX.Drafts") == [mail.raw]
+
+
+async def test_what_a_server_cannot_do_is_refused_and_not_imitated(tmp_path: Path) -> None:
+    with Process(LONG_AGO.replace("{more}", "")) as process, Relay(Dovecot(process)) as relay:
+        mailbox = opened(relay.server, relay, tmp_path)
+        relay.server.deliver(letter(message_id="<one@example.org>"))
+        (mail,) = await mailbox.search("", 1)
+
+        with pytest.raises(Denied, match="cannot move"):
+            await mailbox.move(mail.id, "Done")
+        assert (await mailbox.get(mail.id)).summary.labels == ("INBOX", "UNREAD")
+        await mailbox.close()

@@ -1,0 +1,310 @@
+"""Send under faults and SIGKILL, and race for approvals: 0 twice, 0 unapproved, 0 altered, 0 lost.
+
+python3 run.py torture gate [--sends N] [--rounds N] [--seed N] [--only local|gmail|imap|race]
+
+Each mailbox gets N sends by two processes that share the desk. The provider loses answers, cuts connections and
+refuses; a process is killed at a random moment of many of the sends. A tenth of the mails is never approved.
+"""
+
+import argparse
+import email
+import email.policy
+import json
+import multiprocessing
+import os
+import random
+import sqlite3
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from email.message import EmailMessage
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[0] = str(ROOT / "tests")  # the tests' own doubles
+
+from gate import worker  # noqa: E402
+
+from deskhand.app import Desk  # noqa: E402
+from deskhand.config import load  # noqa: E402
+from deskhand.gate import ledger  # noqa: E402
+
+LEASE = timedelta(seconds=6)
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["gate.worker", "deskhand.mail.gmail", "deskhand.mail.imap", "deskhand.mail.local"])
+Delivered = Callable[[], list[bytes]]
+
+
+class Worker:
+    """A process of its own, forked from one that has imported everything, so that it can be killed often."""
+
+    def __init__(self, environment: dict[str, str], chance: int) -> None:
+        self.environment = environment
+        self.chance = chance
+        self.kills = 0
+        self.durations = [0.05]
+        self.start()
+
+    def start(self) -> None:
+        self.line, theirs = FORKS.Pipe()
+        self.process = FORKS.Process(target=worker.serve, args=(self.environment, LEASE, self.chance, theirs))
+        self.process.start()
+        theirs.close()
+        if self.line.recv() != "ready":
+            raise RuntimeError("the worker did not start")
+
+    def submit(self, letter: "Letter") -> str | None:
+        """What came of it, or None where the process was killed in the middle."""
+        self.line.send(json.dumps(letter.proposal))
+        started = time.monotonic()
+        doomed = random.random() < 0.4
+        if doomed and not self.line.poll(random.uniform(0, 1.2 * statistics.median(self.durations))):
+            self.kill()
+            return None
+        answer = json.loads(self.line.recv())[0]
+        if answer == "Released":
+            self.durations = [*self.durations[-20:], time.monotonic() - started]
+        return answer
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.line.close()
+        self.kills += 1
+        self.start()
+
+    def close(self) -> None:
+        self.line.send("")
+        self.process.join()
+
+
+@dataclass(frozen=True)
+class Letter:
+    number: int
+    approved: bool
+
+    @property
+    def proposal(self) -> dict[str, str]:
+        body = f"Letter {self.number}.\n" + "".join(f"Line {line} of {self.number}.\n" for line in range(20))
+        return {"to": f"friend{self.number}@example.org", "subject": f"Letter {self.number}", "body": body}
+
+
+@contextmanager
+def local_site(folder: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
+    environment = {"DESKHAND_ADDRESS": "me@example.com"}
+
+    def delivered() -> list[bytes]:
+        with closing(sqlite3.connect(folder / "home" / "mail.db")) as db:
+            return [bytes(raw) for (raw,) in db.execute("SELECT bytes FROM raw")]
+
+    yield environment, delivered, 30
+
+
+@contextmanager
+def gmail_site(folder: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
+    from mail.gmail_double import Cut, GmailDouble, Status
+
+    def chance(name: str) -> object:
+        if not name.startswith("drafts."):
+            return None
+        faults = [
+            Cut(accepted=True),
+            Cut(accepted=False),
+            Status(500, accepted=True),
+            Status(503),
+            Status(403, "quotaExceeded"),
+        ]
+        return random.choice(faults) if random.random() < 0.25 else None
+
+    with GmailDouble() as gmail:
+        gmail.chance = chance
+        gmail._server.handle_error = lambda *_: None  # noqa: SLF001 - killed clients leave broken connections behind
+        yield gmail.environment(folder), lambda: gmail.delivered, 0
+
+
+@contextmanager
+def imap_site(_: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
+    from mail.dovecot import Cut, Dovecot, Relay, Say
+
+    def chance() -> object:
+        stages = [
+            Cut("MAIL"),
+            Cut("TEXT"),
+            Cut("DOT", accepted=True),
+            Cut("DOT"),
+            Say("RCPT", "451 later"),
+            Say("DOT", "554 no"),
+        ]
+        return random.choice(stages) if random.random() < 0.25 else None
+
+    with Dovecot() as server, Relay(server) as relay:
+        relay.chance = chance
+        yield server.environment(relay), lambda: [raw for _, raw in relay.delivered], 0
+
+
+SITES = {"local": local_site, "gmail": gmail_site, "imap": imap_site}
+
+
+def desk_environment(folder: Path) -> dict[str, str]:
+    (folder / "vault" / "Approved").mkdir(parents=True)
+    paths = {"DESKHAND_HOME": str(folder / "home"), "VAULT_PATH": str(folder / "vault")}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return inherited | paths | {"DESKHAND_MAX_SENDS": "1000000", "MCP_LOG_LEVEL": "ERROR"}
+
+
+def approve(vault: Path, letters: dict[str, Letter]) -> None:
+    """The person says yes to the requests of the letters that are to leave, and to no other."""
+    for file in (vault / "Pending_Approval").glob("*.md"):
+        text = file.read_text()
+        subject = text.partition("\nsubject: ")[2].partition("\n")[0]
+        if letters[subject].approved and "Please look first" not in text:
+            file.rename(vault / "Approved" / file.name)
+
+
+def run_sends(environment: dict[str, str], letters: dict[str, Letter], chance: int) -> int:
+    """Submit every letter until it is sent or unknown; how many processes were killed meanwhile."""
+    vault = Path(environment["VAULT_PATH"])
+    lock, queue = threading.Lock(), list(letters.values())
+    random.shuffle(queue)
+
+    def serve(working: Worker) -> None:
+        while True:
+            with lock:
+                if not queue:
+                    return
+                letter = queue.pop(0)
+            answer = working.submit(letter)
+            with lock:
+                approve(vault, letters)
+                if not settled(environment, letter):
+                    queue.append(letter)
+            if answer == "Failed":
+                time.sleep(0.05)
+
+    workers = [Worker(environment, chance) for _ in range(2)]
+    threads = [threading.Thread(target=serve, args=[working]) for working in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for working in workers:
+        working.close()
+    return sum(working.kills for working in workers)
+
+
+def rows(environment: dict[str, str]) -> list[ledger.Row]:
+    desk = Desk(load(environment).settings)
+    try:
+        states = ("waiting", "approved", "rejected", "expired", "withdrawn", "sending", "sent", "unknown", "failed")
+        return desk.store.run(lambda tx: ledger.listed(tx, states, 1_000_000))
+    finally:
+        desk.close()
+
+
+def settled(environment: dict[str, str], letter: Letter) -> bool:
+    with closing(sqlite3.connect(Path(environment["DESKHAND_HOME"]) / "desk.db", timeout=30)) as db:
+        subject = f'%"subject":"Letter {letter.number}"%'
+        states = {state for (state,) in db.execute("SELECT state FROM actions WHERE action LIKE ?", (subject,))}
+    return bool(states & {"sent", "unknown"} if letter.approved else states)
+
+
+def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], raws: list[bytes], kills: int) -> bool:
+    mails = [read(raw) for raw in raws]
+    times = Counter(str(mail["Subject"]) for mail in mails)
+    states = {row.action.subject: row.state for row in rows(environment)}
+    approved = [subject for subject, letter in letters.items() if letter.approved]
+    found = {
+        "twice": sum(count > 1 for count in times.values()),
+        "unapproved": sum(not letters[subject].approved for subject in times),
+        "altered": sum(altered(letters, mail) for mail in mails),
+        "lost": sum(states.get(subject) not in ("sent", "unknown") for subject in approved),
+        "said sent, not sent": sum(states[subject] == "sent" and not times[subject] for subject in states),
+    }
+    unknown = sum(state == "unknown" for state in states.values())
+    verdict = ", ".join(f"{count} {what}" for what, count in found.items())
+    print(
+        f"{name:<6} {len(letters)} sends, {kills} kills: {len(mails)} delivered, {unknown} unknown; {verdict}",
+        flush=True,
+    )
+    return not any(found.values())
+
+
+def read(raw: bytes) -> EmailMessage:
+    return email.message_from_bytes(raw, policy=email.policy.default)
+
+
+def altered(letters: dict[str, Letter], mail: EmailMessage) -> bool:
+    wanted = letters[str(mail["Subject"])].proposal
+    body = mail.get_content().replace("\r\n", "\n")
+    return (str(mail["To"]), body, mail["Cc"], mail["Bcc"]) != (wanted["to"], wanted["body"], None, None)
+
+
+def torture(name: str, sends: int) -> bool:
+    with tempfile.TemporaryDirectory(prefix="deskhand-") as made, SITES[name](Path(made)) as (more, delivered, chance):
+        environment = desk_environment(Path(made)) | more
+        chosen = [Letter(number, approved=number % 10 != 9) for number in range(sends)]
+        letters = {letter.proposal["subject"]: letter for letter in chosen}
+        kills = run_sends(environment, letters, chance)
+        return judge(name, environment, letters, delivered(), kills)
+
+
+def race(rounds: int) -> bool:
+    with tempfile.TemporaryDirectory(prefix="deskhand-") as made, local_site(Path(made)) as (more, delivered, _):
+        environment = desk_environment(Path(made)) | more
+        workers = [Worker(environment, 0) for _ in range(8)]
+        wrong = 0
+        for number in range(rounds):
+            letter = Letter(number, approved=True)
+            released = race_once(Path(environment["VAULT_PATH"]), workers, letter, sealed=number % 2 == 0)
+            wrong += released != 1
+        for working in workers:
+            working.close()
+        times = Counter(str(read(raw)["Subject"]) for raw in delivered())
+    print(
+        f"race   {rounds} rounds of 8 processes: {wrong} without exactly one send, {len(times)} mails delivered, "
+        f"{sum(count != 1 for count in times.values())} not once",
+        flush=True,
+    )
+    return wrong == 0 and len(times) == rounds and set(times.values()) == {1}
+
+
+def race_once(vault: Path, workers: list[Worker], letter: Letter, *, sealed: bool) -> int:
+    if sealed:
+        workers[0].line.send(json.dumps(letter.proposal))
+        workers[0].line.recv()
+        approve(vault, {letter.proposal["subject"]: letter})
+    else:
+        lines = {"type": "email_send", "status": "approved", "to": letter.proposal["to"], "created": str(letter.number)}
+        text = "".join(f"{key}: {json.dumps(value)}\n" for key, value in lines.items())
+        (vault / "Approved" / f"{letter.number}.md").write_text(f"---\n{text}---\n")
+    for racing in workers:
+        racing.line.send(json.dumps(letter.proposal))
+    released = [json.loads(racing.line.recv())[0] for racing in workers].count("Released")
+    for file in (vault / "Pending_Approval").glob("*.md"):
+        file.unlink()
+    return released
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sends", type=int, default=300, help="for each mailbox (default 300)")
+    parser.add_argument("--rounds", type=int, default=500, help="of the race (default 500)")
+    parser.add_argument("--seed", type=int, default=random.randrange(10**6))
+    parser.add_argument("--only", choices=[*SITES, "race"])
+    options = parser.parse_args()
+    random.seed(options.seed)
+    print(f"seed {options.seed}", flush=True)
+    names = [options.only] if options.only else [*SITES, "race"]
+    good = [race(options.rounds) if name == "race" else torture(name, options.sends) for name in names]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
