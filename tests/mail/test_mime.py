@@ -296,6 +296,20 @@ def test_invisible_characters_are_taken_out_and_counted() -> None:
 
 
 @requirement("mail:visible")
+def test_invisible_characters_are_taken_out_of_headers_too() -> None:
+    read = mime.parse("Subject: Pay\u200b \U000e0041now\r\nFrom: A\u202enn <ann@example.org>\r\n\r\n".encode())
+
+    assert (read.subject, read.sender) == ("Pay now", '"Ann" <ann@example.org>')
+
+
+def test_a_second_sender_is_reported() -> None:
+    read = mime.parse(b"From: ann@example.org\r\nFrom: bob@example.org\r\n\r\n")
+
+    assert read.sender == "ann@example.org, bob@example.org"
+    assert read.warnings == ("the mail names 2 senders",)
+
+
+@requirement("mail:visible")
 @pytest.mark.parametrize(
     ("link", "warning"),
     [

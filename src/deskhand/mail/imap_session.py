@@ -109,8 +109,11 @@ class Session:
         ]
         return sorted(made, key=lambda folder: folder.role != "inbox")
 
+    def known(self, role: Role) -> Folder | None:
+        return next((folder for folder in self.folders() if folder.role == role), None)
+
     def by_role(self, role: Role) -> Folder:
-        return next((folder for folder in self.folders() if folder.role == role), None) or self.create(ROLES[role][2])
+        return self.known(role) or self.create(ROLES[role][2])
 
     def create(self, label: str) -> Folder:
         prefix, delimiter = self._namespace()

@@ -12,7 +12,7 @@ from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Releas
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.mail import FullMessage, Message
 from deskhand.servers import DeskServer, tool
-from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, recorder
+from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, on_record, recorder
 
 INSTRUCTIONS = """\
 The person's mailbox. A mail leaves only after the person approved exactly this text: permission_denied says where the
@@ -110,7 +110,7 @@ def gmail_tools(desk: Desk) -> list[Tool]:
 
 def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
-    record = recorder(desk, "gmail_mcp", lambda error: error)
+    record = recorder(desk, "gmail_mcp")
     return DeskServer("gmail", gmail_tools(desk), instructions=INSTRUCTIONS, record=record, token=token)
 
 
@@ -137,8 +137,7 @@ def _refusal(outcome: DevMode | NotApproved | Limited | Failed) -> DeskError:
             )
         case Failed(failure):
             return failure
-    error.on_record = True
-    return error
+    return on_record(error)
 
 
 def _summary(mail: Message) -> EmailSummary:
