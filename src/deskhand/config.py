@@ -229,7 +229,7 @@ def load(environment: Mapping[str, str] | None = None) -> Loaded:
     problems = list(_unknown_variables(environment))
 
     fields = {option.key: name for name, option in OPTIONS.items() if name != "home"}
-    for key, value in places.written(file).items():
+    for key, value in _written(file).items():
         if key in fields:
             given[fields[key]], sources[fields[key]] = value, "config.toml"
         else:
@@ -248,6 +248,13 @@ def load(environment: Mapping[str, str] | None = None) -> Loaded:
             fields=problems,
         )
     return Loaded(settings, sources)
+
+
+def _written(file: str) -> dict[str, object]:
+    try:
+        return places.written(file)
+    except ValueError as error:
+        raise BadConfig(str(error), hint="correct the file or move it away") from error
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[FieldProblem]:
