@@ -313,10 +313,14 @@ def _with_post(
     run: "Callable[[Post], int]", *, silent: bool = False, nobody: str = "agentmail must run inside a tmux session"
 ) -> int:
     def with_post() -> int:
+        import logging
         import time
 
         from deskhand.agents.post import Post
         from deskhand.errors import NoIdentity
+
+        if silent:
+            logging.disable()
 
         seat = _seat()
         if seat is None:

@@ -290,7 +290,13 @@ def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(
 
 @requirement("agents:commands")
 def test_a_hook_stays_silent_whatever_is_broken(terminal: Terminal, home: Home) -> None:
-    home.path.mkdir()
+    box = terminal.repository / ".agentmail" / "mailboxes" / "a1.jsonl"
+    box.parent.mkdir(parents=True)
+    box.write_text('{"id":"torn')
+    damaged = terminal.agentmail("a1", "receive", "--hook")
+    assert (damaged.returncode, damaged.stdout, damaged.stderr) == (0, "", "")
+
+    home.path.mkdir(exist_ok=True)
     (home.path / "config.toml").write_text("[agents\n")
     terminal.agentmail("a1", "send", "a2", "hello", DESKHAND_HOME=str(terminal.repository))
 
