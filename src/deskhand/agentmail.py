@@ -145,8 +145,6 @@ def _recipients(options: "Options", words: list[str]) -> int:
 
 def _status(options: "Options", words: list[str]) -> int:
     del options
-    if _seat() is None:
-        return 0  # a hook of an agent outside tmux must not fail
 
     def set_status(post: "Post") -> int:
         from deskhand.errors import InvalidInput
@@ -162,7 +160,8 @@ def _status(options: "Options", words: list[str]) -> int:
             return 1
         return 0
 
-    return _with_post(set_status)
+    # A hook of an agent outside tmux must not fail.
+    return _guarded(lambda: 0 if _seat() is None else _with_post(set_status))
 
 
 def _onboard(options: "Options", words: list[str]) -> int:
@@ -295,29 +294,33 @@ def _seat() -> roster.Roster | None:
 
 def _nothing_waits() -> bool:
     """Whether a hook may go home at once: there is no agent here, or surely nothing for it."""
-    if _option("agents.store", "DESKHAND_AGENTS_STORE", "files") != "files":
-        return False
-    seat = _seat()
-    root = places.repository(os.getcwd())
-    if seat is None or root is None:
-        return True
     try:
+        if _option("agents.store", "DESKHAND_AGENTS_STORE", "files") != "files":
+            return False
+        seat = _seat()
+        root = places.repository(os.getcwd())
+        if seat is None or root is None:
+            return True
         name = seat.me()
-    except tmux.Failed:
-        return True
-    if isinstance(seat, roster.Named):
-        places.take_seat(root, name)
-    return places.surely_empty(root, name)
+        if isinstance(seat, roster.Named):
+            places.take_seat(root, name)
+        return places.surely_empty(root, name)
+    except (OSError, ValueError, tmux.Failed):
+        return True  # a hook never disturbs
 
 
 def _with_post(
     run: "Callable[[Post], int]", *, silent: bool = False, nobody: str = "agentmail must run inside a tmux session"
 ) -> int:
     def with_post() -> int:
+        import logging
         import time
 
         from deskhand.agents.post import Post
         from deskhand.errors import NoIdentity
+
+        if silent:
+            logging.disable()
 
         seat = _seat()
         if seat is None:

@@ -251,7 +251,7 @@ def load(environment: Mapping[str, str] | None = None, env_file: Path | None = N
     problems = list(_unknown_variables(environment))
 
     fields = {option.key: name for name, option in OPTIONS.items() if name != "home"}
-    for key, value in places.written(file).items():
+    for key, value in _written(file).items():
         if key in fields:
             given[fields[key]], sources[fields[key]] = value, "config.toml"
         else:
@@ -298,6 +298,13 @@ def _read_env(file: Path) -> dict[str, str]:
     pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*", line) for line in lines)
     found = {pair[1].upper(): re.sub(r"^(['\"])(.*)\1$", r"\2", pair[2]) for pair in pairs if pair}
     return {name: value for name, value in found.items() if name in _SEED_003}
+
+
+def _written(file: str) -> dict[str, object]:
+    try:
+        return places.written(file)
+    except ValueError as error:
+        raise BadConfig(str(error), hint="correct the file or move it away") from error
 
 
 def _unknown_variables(environment: Mapping[str, str]) -> Iterator[FieldProblem]:

@@ -32,16 +32,13 @@ def written(file: str) -> dict[str, object]:
     try:
         with open(file, encoding="utf-8") as opened:
             text = opened.read()
+        import tomllib
+
+        return dict(_flat(tomllib.loads(text)))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise _unreadable(file, error) from error
-    import tomllib
-
-    try:
-        return dict(_flat(tomllib.loads(text)))
-    except tomllib.TOMLDecodeError as error:
-        raise _unreadable(file, error) from error
+        raise ValueError(f"cannot read {file}: {error}") from error
 
 
 def _flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
@@ -49,9 +46,3 @@ def _flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]
     for key, value in table.items():
         found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
     return found
-
-
-def _unreadable(file: str, error: Exception) -> Exception:
-    from deskhand.errors import BadConfig
-
-    return BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away")

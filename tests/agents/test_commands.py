@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from conftest import Home
 from requirements import requirement
 from terminal import AGENTMAIL, Terminal
 
@@ -285,6 +286,26 @@ def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(
 
     hook, bare = (min(times) for times in zip(*pairs, strict=True))
     assert hook <= 3 * bare
+
+
+@requirement("agents:commands")
+def test_a_hook_stays_silent_whatever_is_broken(terminal: Terminal, home: Home) -> None:
+    box = terminal.repository / ".agentmail" / "mailboxes" / "a1.jsonl"
+    box.parent.mkdir(parents=True)
+    box.write_text('{"id":"torn')
+    damaged = terminal.agentmail("a1", "receive", "--hook")
+    assert (damaged.returncode, damaged.stdout, damaged.stderr) == (0, "", "")
+
+    home.path.mkdir(exist_ok=True)
+    (home.path / "config.toml").write_text("[agents\n")
+    terminal.agentmail("a1", "send", "a2", "hello", DESKHAND_HOME=str(terminal.repository))
+
+    hook = terminal.agentmail("a2", "receive", "--hook")
+    spoken = terminal.agentmail("a2", "receive")
+
+    assert (hook.returncode, hook.stdout, hook.stderr) == (0, "", "")
+    assert spoken.returncode == 1
+    assert spoken.stderr.startswith(f"error: cannot read {home.path / 'config.toml'}: ")
 
 
 @requirement("agents:commands")

@@ -285,6 +285,43 @@ def test_four_senders_and_four_receivers_deliver_each_message_once(tmp_path: Pat
     assert sorted(got) == [f"{sender}-{number:06}" for sender in range(4) for number in range(50)]
 
 
+LOOP = """
+import sys
+from deskhand.agents.files import FilesRoom
+from deskhand.agents.mail import Message
+root, role, run = sys.argv[1:]
+room, number = FilesRoom(root), 0
+while True:
+    number += 1
+    if role == "send":
+        room.put(Message(f"{run}-{number}", "a", "b", "x" * (number * 997 % 9000)))
+        print(f"{run}-{number}", flush=True)
+    else:
+        print(room.take("b").id, flush=True)
+"""
+
+
+@requirement("agents:durable")
+def test_what_was_acknowledged_outlives_a_kill(room: FilesRoom, tmp_path: Path) -> None:
+    sent: list[str] = []
+    read: list[str] = []
+    for run in range(4):
+        for role, book in (("send", sent), ("receive", read)):
+            with subprocess.Popen(
+                [sys.executable, "-c", LOOP, str(tmp_path), role, str(run)], stdout=subprocess.PIPE, text=True
+            ) as worker:
+                said = [worker.stdout.readline() for _ in range(20 if role == "send" else 5)]
+                worker.kill()
+                said += worker.stdout.readlines()
+            book += [line.strip() for line in said if line.endswith("\n")]
+
+    left = [message.id for message in iter(lambda: room.take("b"), None)]
+    assert len(set(read + left)) == len(read + left)
+    # One in each run may have been marked by the receiver that was killed before it could say so.
+    assert len(set(sent) - set(read + left)) <= 4
+    assert go_reads(box(tmp_path))
+
+
 @requirement("agents:history")
 def test_a_hundred_thousand_read_messages_cost_a_receiver_nothing(tmp_path: Path) -> None:
     def milliseconds(history: int) -> float:

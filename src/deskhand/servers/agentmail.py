@@ -103,7 +103,8 @@ def plain(error: DeskError) -> str:
         return "no message provided"
     if fields:
         return "failed to parse arguments: " + "; ".join(f"{field['field']}: {field['message']}" for field in fields)
-    return error.message
+    reference = error.details.get("reference")
+    return f"{error.message} (reference: {reference})" if reference else error.message
 
 
 def _end() -> None:
