@@ -184,6 +184,7 @@ def complete(tx: Transaction, user: str, task_id: int, completed: bool, now: str
 
 def delete(tx: Transaction, user: str, task_id: int, now: str, if_match: str | None) -> None:
     """Its subtasks go with it; `restore` brings all of them back."""
+    _hold(tx, user, [task_id])
     before = _locked(tx, user, task_id, if_match)
     _save(tx, before, before | {"deleted_at": now}, now)
     for row in tx.all(f"SELECT {_ALL} FROM task WHERE {_HERE} AND parent_id = ? ORDER BY id", user, task_id):
@@ -191,6 +192,7 @@ def delete(tx: Transaction, user: str, task_id: int, now: str, if_match: str | N
 
 
 def restore(tx: Transaction, user: str, task_id: int, now: str) -> Task:
+    _hold(tx, user, [task_id])
     before = _locked(tx, user, task_id, None, deleted=True)
     when = before["deleted_at"]
     if when is None:
@@ -208,8 +210,9 @@ def restore(tx: Transaction, user: str, task_id: int, now: str) -> Task:
 def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str) -> dict[int, bool]:
     """For each id whether there was such a task; all of it in one transaction."""
     done = {}
-    # In one order for everybody: two at once wait for each other instead of for ever.
-    for task_id in sorted(set(task_ids)):
+    ordered = sorted(set(task_ids))
+    _hold(tx, user, ordered)
+    for task_id in ordered:
         try:
             match action:
                 case "complete" | "reopen":
@@ -298,6 +301,16 @@ def _locked(tx: Transaction, user: str, task_id: int, if_match: str | None, *, d
         if etag(state) not in tags:
             raise Changed("the task was changed meanwhile", hint="read it again, then decide", version=state["version"])
     return state
+
+
+def _hold(tx: Transaction, user: str, task_ids: list[int]) -> None:
+    """Lock these tasks and their subtasks, in one order for everybody, before the first of them is changed.
+
+    Whoever changes a task then waits for the user's totals; a second task locked after that may wait for ever.
+    """
+    if tx.dialect == "postgresql":
+        which = "id = ANY(?) OR parent_id = ANY(?)"
+        tx.all(f"SELECT id FROM task WHERE user_id = ? AND ({which}) ORDER BY id FOR UPDATE", user, task_ids, task_ids)
 
 
 def _lock(tx: Transaction) -> str:
