@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from deskhand.errors import Changed, Contradiction, FieldProblem, InvalidInput, NotFound
+from deskhand.errors import Changed, Contradiction, FieldProblem, NotFound
 from deskhand.store import Row, Transaction
 from deskhand.tasks import recurrence
 from deskhand.tasks.due import utc_text
@@ -388,7 +388,7 @@ def _position(wanted: TaskFilter) -> tuple[Any, int]:
         case [wanted.sort, str(key), int(task_id)] if "priority" not in wanted.sort and key.isprintable():
             place = key, task_id
     if not 0 < place[1] <= LARGEST_ID:
-        raise InvalidInput(
+        raise Contradiction(
             "this cursor is not one of ours",
             fields=[FieldProblem("cursor", "not a cursor for this sort", wanted.cursor, SUGGESTIONS["cursor"])],
         )
