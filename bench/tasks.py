@@ -175,7 +175,7 @@ async def drive(server, kind, rows, requests):
                 times.append(time.perf_counter() - started)
                 assert answer.status_code in (200, 201), answer.text
 
-        await asyncio.gather(*(worker(20) for _ in range(CONNECTIONS)))
+        await asyncio.gather(*(worker(5) for _ in range(CONNECTIONS)))
         times.clear()
         cpu, started = server.cpu(), time.perf_counter()
         await asyncio.gather(*(worker(requests // CONNECTIONS) for _ in range(CONNECTIONS)))

@@ -207,6 +207,28 @@ async def test_totals_are_right_after_many_at_once(rest: httpx2.AsyncClient) -> 
     assert totals == [20, 10]
 
 
+async def test_many_changes_to_the_same_tasks_at_once_wait_for_each_other_and_none_fails(
+    rest: httpx2.AsyncClient,
+) -> None:
+    ids = [(await made(rest))["id"] for _ in range(4)]
+
+    answers = await asyncio.gather(
+        *(
+            request
+            for number in range(6)
+            for request in (
+                rest.post("/tasks/bulk", json={"task_ids": ids[:: (-1) ** number], "action": "complete"}),
+                rest.post("/tasks/bulk", json={"task_ids": ids, "action": "reopen"}),
+                *(rest.patch(f"/tasks/{task_id}", json={"completed": bool(number % 2)}) for task_id in reversed(ids)),
+            )
+        )
+    )
+
+    assert {answer.status_code for answer in answers} == {200}
+    done = (await rest.get("/tasks", params={"completed": True})).json()
+    assert done["total"] == len(done["tasks"])
+
+
 async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
     service: Service, rest: httpx2.AsyncClient, user: str
 ) -> None:

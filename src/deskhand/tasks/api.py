@@ -371,6 +371,8 @@ def _documented(method: str, path: str, status: int, answer: type[BaseModel] | N
         refusals.add(412)
     if method in ("POST", "PUT", "PATCH"):
         refusals |= {400, 409}
+    if path == "/tasks":
+        refusals.add(409)
     documented: dict[int | str, dict[str, Any]] = dict.fromkeys(sorted(refusals), _PROBLEM)
     documented[status] = {"description": "Done"} | ({"model": answer} if answer else {})
     return documented

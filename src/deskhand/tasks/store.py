@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from deskhand.errors import Changed, Contradiction, FieldProblem, InvalidInput, NotFound
+from deskhand.errors import Changed, Contradiction, FieldProblem, NotFound
 from deskhand.store import Row, Transaction
 from deskhand.tasks import recurrence
 from deskhand.tasks.due import utc_text
@@ -184,6 +184,7 @@ def complete(tx: Transaction, user: str, task_id: int, completed: bool, now: str
 
 def delete(tx: Transaction, user: str, task_id: int, now: str, if_match: str | None) -> None:
     """Its subtasks go with it; `restore` brings all of them back."""
+    _hold(tx, user, [task_id])
     before = _locked(tx, user, task_id, if_match)
     _save(tx, before, before | {"deleted_at": now}, now)
     for row in tx.all(f"SELECT {_ALL} FROM task WHERE {_HERE} AND parent_id = ? ORDER BY id", user, task_id):
@@ -191,6 +192,7 @@ def delete(tx: Transaction, user: str, task_id: int, now: str, if_match: str | N
 
 
 def restore(tx: Transaction, user: str, task_id: int, now: str) -> Task:
+    _hold(tx, user, [task_id])
     before = _locked(tx, user, task_id, None, deleted=True)
     when = before["deleted_at"]
     if when is None:
@@ -208,8 +210,9 @@ def restore(tx: Transaction, user: str, task_id: int, now: str) -> Task:
 def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str) -> dict[int, bool]:
     """For each id whether there was such a task; all of it in one transaction."""
     done = {}
-    # In one order for everybody: two at once wait for each other instead of for ever.
-    for task_id in sorted(set(task_ids)):
+    ordered = sorted(set(task_ids))
+    _hold(tx, user, ordered)
+    for task_id in ordered:
         try:
             match action:
                 case "complete" | "reopen":
@@ -300,6 +303,16 @@ def _locked(tx: Transaction, user: str, task_id: int, if_match: str | None, *, d
     return state
 
 
+def _hold(tx: Transaction, user: str, task_ids: list[int]) -> None:
+    """Lock these tasks and their subtasks, in one order for everybody, before the first of them is changed.
+
+    Whoever changes a task then waits for the user's totals; a second task locked after that may wait for ever.
+    """
+    if tx.dialect == "postgresql":
+        which = "id = ANY(?) OR parent_id = ANY(?)"
+        tx.all(f"SELECT id FROM task WHERE user_id = ? AND ({which}) ORDER BY id FOR UPDATE", user, task_ids, task_ids)
+
+
 def _lock(tx: Transaction) -> str:
     return " FOR UPDATE" if tx.dialect == "postgresql" else ""
 
@@ -375,7 +388,7 @@ def _position(wanted: TaskFilter) -> tuple[Any, int]:
         case [wanted.sort, str(key), int(task_id)] if "priority" not in wanted.sort and key.isprintable():
             place = key, task_id
     if not 0 < place[1] <= LARGEST_ID:
-        raise InvalidInput(
+        raise Contradiction(
             "this cursor is not one of ours",
             fields=[FieldProblem("cursor", "not a cursor for this sort", wanted.cursor, SUGGESTIONS["cursor"])],
         )
