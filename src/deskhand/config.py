@@ -262,6 +262,7 @@ def load(environment: Mapping[str, str] | None = None, env_file: Path | None = N
             given[name], sources[name] = beside[option.variable], ".env"
         if option.variable in environment:
             given[name], sources[name] = environment[option.variable], "environment"
+    problems += _token_for_a_stranger(given, sources)
     try:
         settings = Settings(**given)
     except ValidationError as error:
@@ -298,6 +299,18 @@ def _read_env(file: Path) -> dict[str, str]:
     pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*", line) for line in lines)
     found = {pair[1].upper(): re.sub(r"^(['\"])(.*)\1$", r"\2", pair[2]) for pair in pairs if pair}
     return {name: value for name, value in found.items() if name in _SEED_003}
+
+
+def _token_for_a_stranger(given: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[FieldProblem]:
+    """A folder's `.env` may name a backend, but not have this desk's own token sent to it over the network."""
+    theirs = sources["fastapi_base_url"] == ".env" and sources["service_auth_token"] not in (".env", "default")
+    if theirs and not re.match(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:|/|$)", str(given["fastapi_base_url"])):
+        yield FieldProblem(
+            "FASTAPI_BASE_URL",
+            "the .env names a backend elsewhere, but SERVICE_AUTH_TOKEN is the desk's own",
+            given["fastapi_base_url"],
+            "set both in one place",
+        )
 
 
 def _written(file: str) -> dict[str, object]:

@@ -70,3 +70,21 @@ def test_a_backend_without_the_service_token_is_a_setting_that_is_missing(home: 
 def test_a_zone_that_is_none_is_refused(tmp_path: Path, zone: str) -> None:
     with pytest.raises(BadConfig):
         load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_TIMEZONE": zone})
+
+
+@requirement("tasks:settings")
+def test_a_strangers_folder_cannot_have_the_desks_own_token_sent_to_it(tmp_path: Path) -> None:
+    file = tmp_path / ".env"
+    own = {"DESKHAND_HOME": str(tmp_path), "SERVICE_AUTH_TOKEN": "the desk's own"}
+
+    file.write_text("FASTAPI_BASE_URL=https://127.0.0.1.evil.example\n")
+    with pytest.raises(BadConfig) as caught:
+        load(own, env_file=file)
+    file.write_text("FASTAPI_BASE_URL=http://127.0.0.1:8000\n")
+    local = load(own, env_file=file)
+    file.write_text("FASTAPI_BASE_URL=https://tasks.example\nSERVICE_AUTH_TOKEN=theirs\n")
+    theirs = load({"DESKHAND_HOME": str(tmp_path)}, env_file=file)
+
+    assert [field["field"] for field in caught.value.details["fields"]] == ["FASTAPI_BASE_URL"]
+    assert local.settings.fastapi_base_url == "http://127.0.0.1:8000"
+    assert theirs.settings.service_auth_token.get_secret_value() == "theirs"
