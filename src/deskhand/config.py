@@ -157,6 +157,19 @@ class Settings(BaseModel):
         None, description="Key for the model's server."
     )
 
+    first_days: Annotated[int, Option("orchestrator.first_days", "DESKHAND_FIRST_DAYS", "days, from 0")] = Field(
+        14, ge=0, description="How old unread mail may be that the orchestrator takes in at its first run."
+    )
+    lease_seconds: Annotated[
+        float, Option("orchestrator.lease_seconds", "DESKHAND_LEASE_SECONDS", "seconds, from 1")
+    ] = Field(30.0, ge=1, allow_inf_nan=False, description="After how long another worker takes over from a dead one.")
+    poll_seconds: Annotated[float, Option("orchestrator.poll_seconds", "DESKHAND_POLL_SECONDS", "seconds, from 1")] = (
+        Field(15.0, ge=1, allow_inf_nan=False, description="How often a mailbox without a doorbell is asked for mail.")
+    )
+    gmail_server: Annotated[
+        Text | None, Option("orchestrator.gmail_server", "DESKHAND_GMAIL_SERVER", "a command or an http URL")
+    ] = Field(None, description="Gmail server of this desk that sends; without it the orchestrator starts one.")
+
     @property
     def database(self) -> str:
         if self.database_url is None:
@@ -246,6 +259,11 @@ def load(environment: Mapping[str, str] | None = None) -> Loaded:
             fields=problems,
         )
     return Loaded(settings, sources)
+
+
+def inherited() -> dict[str, str]:
+    """The whole environment, for a server of this desk that runs in a process of its own."""
+    return dict(os.environ)
 
 
 def _read(file: Path) -> dict[str, Any]:

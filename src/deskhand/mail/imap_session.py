@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import re
+import socket
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -137,6 +138,38 @@ class Session:
     def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Found]:
         selected = self._client.select_folder(folder.name, readonly=True)
         return self._fetch(folder, uidvalidity, [uid]) if selected[b"UIDVALIDITY"] == uidvalidity else []
+
+    def inbox(self) -> tuple[int, int]:
+        """UIDVALIDITY, and a UID that no mail in the inbox has reached yet."""
+        self._client.select_folder("INBOX", readonly=True)
+        status = self._client.folder_status("INBOX", ["UIDVALIDITY", "UIDNEXT"])
+        return int(status[b"UIDVALIDITY"]), int(status[b"UIDNEXT"])
+
+    def since(self, uidvalidity: int, uid: int) -> list[Found]:
+        """The mails in the inbox from this UID on, in the order in which they came."""
+        self._client.select_folder("INBOX", readonly=True)
+        # `n:*` always means the last mail too, even where its UID lies below n.
+        uids = sorted(found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid)
+        return self._fetch(Folder("INBOX", "INBOX", "inbox"), uidvalidity, uids)
+
+    def idle(self, uid: int, seconds: float) -> None:
+        """Until the server says that something changed in the inbox, at once where a mail has this UID already."""
+        if self.inbox()[1] > uid or not self._client.has_capability("IDLE"):
+            return
+        self._client.idle()
+        try:
+            self._client.idle_check(timeout=seconds)
+        finally:
+            self._client.idle_done()
+
+    @property
+    def rings(self) -> bool:
+        return bool(self._client.has_capability("IDLE"))
+
+    def hang_up(self) -> None:
+        """From another thread: whoever waits on this connection finds it dead."""
+        with contextlib.suppress(OSError):
+            self._client.socket().shutdown(socket.SHUT_RDWR)
 
     def raw(self, found: Found) -> bytes:
         self._client.select_folder(found.folder.name, readonly=True)
