@@ -93,7 +93,7 @@ class Approvals:
         """Where the row's file lies now. A no counts before a yes, should there be copies in both folders."""
         by_name: tuple[Folder, ...] = ("Rejected", "Approved", "Pending_Approval")
         for folder in by_name:
-            if found := self._read(folder, row.file):
+            if found := self.read(folder, row.file):
                 return found
         # Obsidian and the person may have renamed it.
         for folder in by_name[1:]:
@@ -176,10 +176,10 @@ class Approvals:
             entries = [entry for entry in entries if not entry.name.startswith(".")]
             newest = sorted(entries, key=_age, reverse=True)
         for entry in newest:
-            if found := self._read(folder, entry.name):
+            if found := self.read(folder, entry.name):
                 yield found
 
-    def _read(self, folder: Folder, name: str) -> Found | None:
+    def read(self, folder: Folder, name: str) -> Found | None:
         with self._opened(folder) as opened:
             try:
                 text = disk.read(opened, name).decode()

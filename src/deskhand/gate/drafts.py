@@ -57,6 +57,8 @@ class Proposed:
     """A draft as the desk wrote it."""
 
     id: str
+    mail: str
+    """The orchestrator's key of the mail it answers."""
     sender: str
     """Whose mail it answers."""
     letter: dict[str, Any]
@@ -106,10 +108,11 @@ def _shown(letter: dict[str, Any]) -> list[str]:
 # The rows.
 
 
-def propose(tx: Transaction, draft_id: str, sender: str, letter: dict[str, Any], now: datetime) -> None:
+def propose(tx: Transaction, draft_id: str, mail: str, sender: str, letter: dict[str, Any], now: datetime) -> None:
     tx.execute(
-        "INSERT INTO drafts (id, sender, proposed, created) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        "INSERT INTO drafts (id, mail, sender, proposed, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         draft_id,
+        mail,
         sender,
         json.dumps(letter),
         milliseconds(now),
@@ -117,10 +120,11 @@ def propose(tx: Transaction, draft_id: str, sender: str, letter: dict[str, Any],
 
 
 def proposed(tx: Transaction, draft_id: str | None) -> Proposed | None:
-    row = tx.one("SELECT id, sender, proposed, approved, created FROM drafts WHERE id = ?", draft_id)
+    row = tx.one("SELECT id, mail, sender, proposed, approved, created FROM drafts WHERE id = ?", draft_id)
     if row is None:
         return None
-    return Proposed(row[0], row[1], json.loads(row[2]), row[3], datetime.fromtimestamp(row[4] / 1000, UTC))
+    name, mail, sender, letter, approved, created = row
+    return Proposed(name, mail, sender, json.loads(letter), approved, datetime.fromtimestamp(created / 1000, UTC))
 
 
 def released(tx: Transaction, draft_id: str) -> str | None:

@@ -33,6 +33,7 @@ def upgrade() -> None:
         """
         CREATE TABLE drafts (
             id TEXT PRIMARY KEY,
+            mail TEXT NOT NULL,
             sender TEXT NOT NULL,
             proposed TEXT NOT NULL,
             approved TEXT,
