@@ -73,7 +73,7 @@ REQUIREMENTS = {
     "orchestrator:failure": "What could not be sent stays in Approved with the reason; nothing is called sent.",
     "orchestrator:sealed": "With sealed approvals a draft that was merely moved releases nothing.",
     "orchestrator:sealed-requests": "A sealed request that was approved leaves without another call.",
-    "orchestrator:crash": "Whatever is killed, each mail has one note and one decision, each approved draft leaves once.",
+    "orchestrator:crash": "Whatever is killed, each mail has one note and one decision, and each draft leaves once.",
     "orchestrator:client": "MCPClient restarts a dead server, and no fallback's result reads as sent.",
     "orchestrator:model": "Whatever a model or its network does ends in a visible, correct state, the mail in context.",
     "orchestrator:delicate": "No model archives mail about money, law or security.",

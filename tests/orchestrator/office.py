@@ -20,6 +20,7 @@ from deskhand.config import load
 from deskhand.mail import Message
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
+from deskhand.orchestrator.loop import Orchestrator
 
 RULES = """
 [[rule]]
@@ -90,6 +91,22 @@ class Office:
         done = self.home.command("orchestrate", "--once", **variables)
         assert done.returncode == 0, done.stderr
         return done
+
+    def passes(self, times: int = 1, **variables: str) -> None:
+        """The same in this process: a process costs more than what it does here."""
+
+        async def whole() -> None:
+            desk = self.desk(**variables)
+            try:
+                for _ in range(times):
+                    orchestrator = Orchestrator(desk)
+                    await orchestrator.once()
+                    await orchestrator.close()
+            finally:
+                await desk.close_mailbox()
+                desk.close()
+
+        asyncio.run(whole())
 
     def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
         """An orchestrator that runs, in a process group of its own."""

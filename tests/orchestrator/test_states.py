@@ -1,17 +1,8 @@
 """Each arrow of seed 000's state machine, on real files, through `deskhand orchestrate --once`."""
 
-import pytest
-from conftest import Home
 from mail.letters import letter
 from orchestrator.office import Office, question
 from requirements import requirement
-
-
-@pytest.fixture
-def office(home: Home) -> Office:
-    return Office(
-        Home(home.vault, home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"})
-    )
 
 
 @requirement("orchestrator:states")

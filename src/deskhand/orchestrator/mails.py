@@ -65,6 +65,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     thread = await watcher.earlier(desk, mail)
     await watcher.write_note(desk, mail, thread, name)
     sender = triage.sender(mail)
+    if by.model is not None and "note" not in held.step.data:
+        await held.note("arrived", note=name, sender=sender)  # a model may take long, and others look meanwhile
     corrections = await desk.store.read(lambda tx: steps.corrections(tx, sender))
     if proposed := held.step.data.get("proposed"):
         decided_by = "assistant"
