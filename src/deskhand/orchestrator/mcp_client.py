@@ -56,6 +56,7 @@ class MCPClient:
         environment: dict[str, str] | None = None,
         token: str | None = None,
         seconds: float = CALL_SECONDS,
+        start_seconds: float = START_SECONDS,
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self.server_name = server_name
@@ -65,6 +66,7 @@ class MCPClient:
         self._environment = environment
         self._token = token
         self._seconds = seconds
+        self._start_seconds = start_seconds
         self._now = now
         self._turn = asyncio.Lock()
         self._client: Client | None = None
@@ -126,16 +128,18 @@ class MCPClient:
         # One task opens the connection, keeps it and closes it: its scopes must not cross tasks.
         self._owner = asyncio.create_task(self._keep(started, self._leave))
         try:
-            self._client = await asyncio.wait_for(asyncio.shield(started), START_SECONDS)
+            self._client = await asyncio.wait_for(started, self._start_seconds)
         except TimeoutError:
             self._owner.cancel()
+            await self._drop()
             raise Unavailable(f"the {self.server_name} server does not start") from None
 
     async def _keep(self, started: "asyncio.Future[Client]", leave: asyncio.Event) -> None:
         try:
             async with httpx2.AsyncClient(headers=self._headers) as http, Client(self._server(http)) as client:
-                started.set_result(client)
-                await leave.wait()
+                if not started.done():
+                    started.set_result(client)
+                    await leave.wait()
         except (*_LOST, ValueError, ExceptionGroup) as error:
             if not started.done():
                 problem = Unavailable(

@@ -96,7 +96,7 @@ async def publish(desk: Desk, health: Mapping[str, Any]) -> None:
         place = await desk.store.read(lambda tx: steps.cursor(tx, mailbox))
     except DeskError:  # the state says that the mailbox does not answer; that is what it is for
         mailbox, place = desk.settings.mail, None
-    state = {"last_check": iso(now), "mailbox": mailbox.partition(":")[0], "cursor": place} | dict(health)
+    state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
     files.write(root, ("Logs",), STATE_FILE, json.dumps(state, indent=2) + "\n")
     files.write(root, (), "Dashboard.md", page(await facts(desk), now))
 
