@@ -138,13 +138,15 @@ class GmailMailbox:
 
     async def arrived(self, cursor: str) -> Arrived | None:
         """By the account's history; Gmail keeps about a week of it and answers 404 for what is older."""
+        if not cursor.isdecimal():
+            return None
         ids: dict[str, None] = {}
         page: tuple[tuple[str, str], ...] = ()
         asked = (("startHistoryId", cursor), ("historyTypes", "messageAdded"), ("labelId", "INBOX"), _HISTORY)
         while True:
             try:
                 answer = await self._api.read(Request("GET", "history", (*asked, *page)))
-            except (NotFound, InvalidInput):
+            except NotFound:
                 return None
             ids |= dict.fromkeys(_added(answer))
             if "nextPageToken" not in answer:

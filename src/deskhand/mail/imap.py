@@ -8,8 +8,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
@@ -184,27 +186,40 @@ class ImapMailbox:
 
     async def wait(self, cursor: str, seconds: float) -> None:
         """On a connection of its own, because one that waits can do nothing else."""
-
-        def work() -> None:
-            with translated(self._account.host):
-                try:
-                    if self._bell is None:
-                        self._bell = Session(self._account, accounts.password(self._settings.home, self._account))
-                    self._bell.idle(int(cursor.partition(":")[2] or 0), seconds)
-                except (IMAPClientError, OSError):
-                    if self._bell is not None:
-                        self._bell.drop()
-                        self._bell = None
-                    raise
-
-        await asyncio.get_running_loop().run_in_executor(self._listening, work)
+        loop, began = asyncio.get_running_loop(), asyncio.Event()
+        listening = loop.run_in_executor(self._listening, self._listen, seconds, partial(_ring, loop, began))
+        started = asyncio.create_task(began.wait())
+        either: list[asyncio.Future[Any]] = [listening, started]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        # What came before the server began to listen would ring no bell.
+        if not listening.done() and self._bell is not None and await self.position() != cursor:
+            self._bell.hang_up()
+            with suppress(DeskError):
+                await listening
+            return
+        await listening
         if self._bell is not None and not self._bell.rings:
             await asyncio.sleep(min(seconds, self._settings.poll_seconds))
+
+    def _listen(self, seconds: float, began: Callable[[], object]) -> None:
+        with translated(self._account.host):
+            try:
+                if self._bell is None:
+                    self._bell = Session(self._account, accounts.password(self._settings.home, self._account))
+                self._bell.idle(seconds, began)
+            except (IMAPClientError, OSError):
+                if self._bell is not None:
+                    self._bell.drop()
+                    self._bell = None
+                raise
 
     async def close(self) -> None:
         if self._bell is not None:
             self._bell.hang_up()
         await asyncio.get_running_loop().run_in_executor(None, self._listening.shutdown)
+        if self._bell is not None:
+            self._bell.drop()
 
         def work() -> None:
             if self._session is not None:
@@ -285,6 +300,10 @@ class ImapMailbox:
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
+
+
+def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(bell.set)
 
 
 def _looked_for(session: Session, message_id: str) -> list[Found]:

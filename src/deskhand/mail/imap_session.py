@@ -4,7 +4,7 @@ import base64
 import contextlib
 import re
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -141,23 +141,24 @@ class Session:
 
     def inbox(self) -> tuple[int, int]:
         """UIDVALIDITY, and a UID that no mail in the inbox has reached yet."""
-        self._client.select_folder("INBOX", readonly=True)
-        status = self._client.folder_status("INBOX", ["UIDVALIDITY", "UIDNEXT"])
-        return int(status[b"UIDVALIDITY"]), int(status[b"UIDNEXT"])
+        # Of the selected folder a server may tell in STATUS what it knew when it was selected.
+        selected = self._client.select_folder("INBOX", readonly=True)
+        return int(selected[b"UIDVALIDITY"]), int(selected[b"UIDNEXT"])
 
     def since(self, uidvalidity: int, uid: int) -> list[Found]:
-        """The mails in the inbox from this UID on, in the order in which they came."""
-        self._client.select_folder("INBOX", readonly=True)
+        """The mails in the selected inbox from this UID on, in the order in which they came."""
         # `n:*` always means the last mail too, even where its UID lies below n.
         uids = sorted(found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid)
         return self._fetch(Folder("INBOX", "INBOX", "inbox"), uidvalidity, uids)
 
-    def idle(self, uid: int, seconds: float) -> None:
-        """Until the server says that something changed in the inbox, at once where a mail has this UID already."""
-        if self.inbox()[1] > uid or not self._client.has_capability("IDLE"):
+    def idle(self, seconds: float, began: Callable[[], object]) -> None:
+        """Until the server says that something changed in the inbox; it tells nothing of what came before `began`."""
+        if not self.rings:
             return
+        self.inbox()
         self._client.idle()
         try:
+            began()
             self._client.idle_check(timeout=seconds)
         finally:
             self._client.idle_done()

@@ -3,6 +3,7 @@
 An assistant decides within the same bounds as a model: it proposes one of five decisions, and none of them sends.
 """
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from mcp.server.mcpserver.tools import Tool
@@ -73,7 +74,7 @@ def triage_tools(desk: Desk) -> list[Tool]:
     ]
 
 
-def _checked(given: dict[str, object]) -> Decision:
+def _checked(given: Mapping[str, object]) -> Decision:
     try:
         return Decision.model_validate(given)
     except ValidationError as error:
