@@ -12,6 +12,8 @@ from pathlib import Path
 
 import anyio
 
+# In place of this folder, whose own mail.py would hide the tests' folder of that name.
+sys.path.pop(0)
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from mail.gmail_double import GmailDouble

@@ -134,7 +134,7 @@ class http_server:  # noqa: N801 - used as a function
 @asynccontextmanager
 async def http_client(address: str, token: str, era: str) -> AsyncIterator[Client]:
     async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}) as http,
+        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
         Client(streamable_http_client(address, http_client=http), mode=era) as client,
     ):
         yield client

@@ -62,7 +62,9 @@ def test_hint_and_retryability_reach_the_caller() -> None:
 
 def test_the_docstring_draws_the_whole_tree() -> None:
     assert errors.__doc__ is not None
-    assert [kind.__name__ for kind in every_error() if kind.__name__ not in errors.__doc__] == []
+    # A server may put an error into its seed's words; that is a form of one of these, not another one.
+    tree = [kind.__name__ for kind in every_error() if kind.__module__ == errors.__name__]
+    assert [name for name in tree if name not in errors.__doc__] == []
 
 
 @given(st.text(st.characters(codec=None, categories=["L", "Cs", "Cc"])) | st.integers() | st.binary())

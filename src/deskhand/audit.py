@@ -19,7 +19,8 @@ Result = Literal["success", "rejected", "rate_limited", "error", "dev_mode"]
 
 SUBJECT_LIMIT = 50
 _PAGE = 1000
-_ADDRESS = re.compile(r"([^\s<>()\[\],;:\"'=@])[^\s<>()\[\],;:\"'=@]*@([^\s<>()\[\],;:\"'=@]+)")
+_ADDRESS = re.compile(r"([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
+_QUOTED = re.compile(r'"[^"]*"@')
 _NEVER = frozenset({"body", "token", "password", "secret", "api_key", "authorization", "message"})
 
 
@@ -54,10 +55,13 @@ def redact(value: Any) -> Any:
     """What may be kept: addresses as `j***@example.com`, a subject's beginning, never a body or a secret."""
     match value:
         case str():
-            return _ADDRESS.sub(r"\1***@\2", value)
+            return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", value))
         case Mapping():
             return {
-                redact(key): redact(item[:SUBJECT_LIMIT] if key == "subject" and isinstance(item, str) else item)
+                # Cut last: half an address would no longer be seen for one.
+                redact(key): redact(item)[:SUBJECT_LIMIT]
+                if key == "subject" and isinstance(item, str)
+                else redact(item)
                 for key, item in value.items()
                 if str(key).lower() not in _NEVER
             }

@@ -2,10 +2,14 @@
 
 import json
 
+import anyio
 import pytest
 from gate.site import HELLO, Site, said
 from mail.gmail_double import Cut, Status
+from mcp import Client
 from requirements import requirement
+
+from deskhand.gate import Failed, Released
 
 pytestmark = pytest.mark.anyio
 
@@ -15,7 +19,7 @@ REJECTED = (
 )
 
 
-async def asked_and_approved(site: Site, client: object) -> None:
+async def asked_and_approved(site: Site, client: Client) -> None:
     assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
     site.approve()
 
@@ -102,7 +106,8 @@ async def test_an_edited_request_releases_nothing_and_waits_again_with_its_diffe
         ("status: pending_approval", "status: approved"),
         ("digest: ", "digest: 0"),
         ("expires: ", "expires: 9"),
-        ("seal: ", "seal: 0"),
+        ("seal: ", "seal: ä"),
+        ("seal: ", "x: "),
         ("action_id: ", "x: "),
         ("---\n", "---\r\n"),
     ],
@@ -129,6 +134,20 @@ async def test_a_request_that_was_used_is_used_up(site: Site) -> None:
         answer = await said(client, "send_email", **HELLO)
 
     assert answer.startswith(REJECTED)
+    assert len(site.sent) == 1
+
+
+@requirement("gate:once")
+async def test_an_old_yes_to_the_same_mail_is_none_to_the_new_request(site: Site) -> None:
+    async with site.client("email") as client:
+        await asked_and_approved(site, client)
+        (old,) = site.files("Approved")
+        text = old.read_bytes()
+        await said(client, "send_email", **HELLO)
+        await said(client, "send_email", **HELLO)
+        (site.home.vault / "Approved" / site.pending().name).write_bytes(text)
+
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
     assert len(site.sent) == 1
 
 
@@ -371,3 +390,108 @@ async def test_every_call_is_on_the_record_once_and_redacted(site: Site) -> None
     (log,) = (site.home.vault / "Logs" / "actions").iterdir()
     assert log.stat().st_mode & 0o777 == 0o600
     assert site.home.command("log", "--verify").stdout == "whole: 7 entries\n"
+
+
+@requirement("gate:asks")
+async def test_two_who_ask_for_the_same_at_once_make_one_request(site: Site) -> None:
+    answers: list[str] = []
+    async with site.client("email") as one, site.client("email") as other, anyio.create_task_group() as asking:
+        for client in (one, other, one, other):
+
+            async def ask(client: Client = client) -> None:
+                answers.append(await said(client, "send_email", **HELLO))
+
+            asking.start_soon(ask)
+
+    assert len(set(answers)) == 1
+    assert site.pending().name in answers[0]
+
+
+@requirement("gate:released")
+async def test_what_was_approved_can_be_sent_without_another_call_of_the_asker(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    desk = site.desk()
+    (row,) = await desk.gate.open()
+    refused = await desk.gate.release(row.id, "orchestrator")
+    assert isinstance(refused, Failed)
+    assert site.sent == []
+
+    site.approve()
+    (row,) = await desk.gate.open()
+    assert row.state == "approved"
+    assert isinstance(await desk.gate.release(row.id, "orchestrator"), Released)
+    assert isinstance(await desk.gate.release(row.id, "orchestrator"), Failed)
+    await desk.close_mailbox()
+    desk.close()
+    assert len(site.sent) == 1
+
+
+@requirement("gate:withdrawn")
+async def test_a_hand_written_yes_closes_the_request_that_waited(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+        request = site.pending().read_bytes()
+        site.write()
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert site.files("Pending_Approval") == []
+        (site.home.vault / "Approved" / "again.md").write_bytes(request)
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
+    assert len(site.sent) == 1
+
+
+@requirement("gate:content-bound")
+async def test_a_request_may_be_renamed_on_its_way(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+        site.approve(site.pending().rename(site.home.vault / "Pending_Approval" / "Ann, please.md"))
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+    assert [file.name for file in site.files("Done")] == ["Ann, please.md"]
+
+
+@requirement("gate:unknown")
+async def test_editing_a_mail_that_may_have_left_does_not_change_it(site: Site) -> None:
+    async with site.client("email") as client:
+        await asked_and_approved(site, client)
+        lose_the_mail(site)
+        await said(client, "send_email", **HELLO)
+        file = site.approve()
+        file.write_text(file.read_text().replace("at ten", "at nine"))
+        assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: outcome unknown; ")
+        site.approve()
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+    assert all("at ten" in mail.get_content() for mail in site.sent)
+
+
+@requirement("gate:unknown")
+async def test_while_the_mailbox_does_not_say_what_became_of_a_mail_nothing_is_sent_again(site: Site) -> None:
+    site.gmail.plan("drafts.send", Cut(accepted=True))
+    site.gmail.plan("drafts.get", *4 * [Status(403, "forbidden")])
+    async with site.client("email") as client:
+        await asked_and_approved(site, client)
+        answer = await said(client, "send_email", **HELLO)
+        assert answer.startswith("Error sending email: outcome unknown; the mailbox did not say")
+        site.gmail._plan.clear()
+
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+    assert len(site.sent) == 1
+
+
+@requirement("gate:withdrawn")
+async def test_a_request_that_the_person_deleted_is_asked_again(site: Site) -> None:
+    async with site.client("email") as client:
+        await asked_and_approved(site, client)
+        (file,) = site.files("Approved")
+        file.unlink()
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
+    assert site.pending().name == file.name
+    assert site.sent == []
+
+
+@requirement("gate:recorded")
+async def test_the_key_of_the_seals_is_the_owners_and_not_in_the_vault(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    key = site.home.path / "seal.key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    assert all(key.read_bytes() not in file.read_bytes() for file in site.home.vault.rglob("*") if file.is_file())

@@ -1,13 +1,13 @@
-"""A process at the desk: submits what it reads, one proposal as JSON a line, and says what came of it.
-
-python worker.py [LEASE_SECONDS [CHANCE]]: with CHANCE so many of 100 answers of the mailbox get lost or refused.
-"""
+"""A process at the desk: submits what it reads, one proposal as JSON a line, and says what came of it."""
 
 import asyncio
 import json
 import random
 import sys
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
+from multiprocessing.connection import Connection
 
 from deskhand.app import Desk
 from deskhand.config import load
@@ -16,9 +16,12 @@ from deskhand.gate import LEASE, Failed, Gate
 from deskhand.gate.actions import SendEmail
 from deskhand.mail import Mailbox, Outgoing, Sent
 
+Receive = Callable[[], str]
+Answer = Callable[[str], object]
+
 
 class Unreliable:
-    """A real mailbox behind a bad line: some sends are refused, some answers get lost, before or after the send."""
+    """A real mailbox behind a bad line: of 100 sends `chance` are refused or their answers lost, before or after."""
 
     def __init__(self, inner: Mailbox, chance: int) -> None:
         self._inner = inner
@@ -40,22 +43,27 @@ class Unreliable:
                 return await self._inner.send(token, mail)
 
 
-async def work(desk: Desk, lease: timedelta, chance: int) -> None:
+async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answer: Answer) -> None:
     mailbox = Unreliable(desk.mailbox, chance) if chance else desk.mailbox
     gate = Gate(desk.settings, desk.store, lambda: mailbox, desk.gate._approvals, desk.now, lease)
-    print("ready", flush=True)  # noqa: T201 - its answers go to stdout
-    while line := await asyncio.to_thread(sys.stdin.readline):
+    answer("ready")
+    while line := await asyncio.to_thread(receive):
         outcome = await gate.submit(SendEmail(**json.loads(line)), "worker")
         said = outcome.error.message if isinstance(outcome, Failed) else ""
-        print(json.dumps([type(outcome).__name__, said]), flush=True)  # noqa: T201
+        answer(json.dumps([type(outcome).__name__, said]))
     await desk.close_mailbox()
 
 
+def serve(environment: dict[str, str], lease: timedelta, chance: int, connection: Connection) -> None:
+    """The same for a process that was forked, over a pipe."""
+    desk = Desk(load(environment).settings)
+    asyncio.run(work(desk, lease, chance, connection.recv, connection.send))
+    desk.close()
+
+
 def main() -> None:
-    lease = timedelta(seconds=float(sys.argv[1])) if len(sys.argv) > 1 else LEASE
-    chance = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     desk = Desk(load().settings)
-    asyncio.run(work(desk, lease, chance))
+    asyncio.run(work(desk, LEASE, 0, sys.stdin.readline, partial(print, flush=True)))
     desk.close()
 
 

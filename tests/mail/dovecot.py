@@ -123,10 +123,12 @@ def program() -> str:
 class Process:
     """A running Dovecot; whoever signs in with the password has a mailbox of their own."""
 
-    def __init__(self, kind: str = TODAY) -> None:
+    def __init__(self, kind: str = TODAY, files: dict[str, bytes] | None = None) -> None:
+        """`kind` is the rest of its configuration; FOLDER in it is where `files` lie."""
         self._kind = kind
+        self._files = files or {}
         self._program = program()
-        self.port = _free_port()
+        self.port = free_port()
         # Dovecot touches no mail as root; its own user does, wherever the package made one.
         self._user = pwd.getpwnam("dovecot") if os.getuid() == 0 else pwd.getpwuid(os.getuid())
 
@@ -137,7 +139,9 @@ class Process:
         facts = {"uid": self._user.pw_uid, "gid": self._user.pw_gid, "group": grp.getgrgid(self._user.pw_gid).gr_name}
         self.config = self.folder / "dovecot.conf"
         facts |= {"folder": self.folder, "port": self.port, "password": PASSWORD, "user": user}
-        self.config.write_text(CONFIG.format(**facts) + self._kind)
+        self.config.write_text(CONFIG.format(**facts) + self._kind.replace("FOLDER", str(self.folder)))
+        for name, content in self._files.items():
+            (self.folder / name).write_bytes(content)
         for folder in (self.folder, *(self.folder / name for name in ("run", "state", "home"))):
             folder.mkdir(exist_ok=True)
             os.chown(folder, *identity.values())
@@ -251,7 +255,7 @@ class Relay:
 
     def __init__(self, server: Dovecot) -> None:
         self.server = server
-        self.port = _free_port()
+        self.port = free_port()
         self.delivered: list[tuple[tuple[str, ...], bytes]] = []
         self.chance: Callable[[], Say | Cut | None] = lambda: None
         """Faults beyond the plan, one throw a session."""
@@ -331,6 +335,6 @@ class _Controller(Controller):
         return _Smtp(self.handler, enable_SMTPUTF8=True, data_size_limit=50_000_000)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as probe:
         return probe.getsockname()[1]

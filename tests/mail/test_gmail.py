@@ -4,14 +4,15 @@ import json
 import subprocess
 import sys
 import urllib.request
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from conftest import Home
-from mail.gmail_double import SEND, Cut, Expired, GmailDouble, Slow, Status
+from mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
 from mail.letters import DATE, letter, outgoing
 from requirements import requirement
 
@@ -488,36 +489,77 @@ async def test_an_answer_that_does_not_come_in_time_says_so(gmail: GmailDouble, 
         await mailbox.search("", 10)
 
 
-@requirement("gmail:sign-in")
-@pytest.mark.parametrize("agrees", [True, False])
-def test_the_person_signs_in_with_a_browser_and_the_token_is_kept_where_it_is_announced(
-    gmail: GmailDouble, home: Home, tmp_path: Path, agrees: bool
-) -> None:
-    client = {"client_id": "deskhand.apps.example", "client_secret": "not-a-secret"}
-    client |= {"auth_uri": f"{gmail.origin}/consent", "token_uri": f"{gmail.origin}/token"}
-    file = tmp_path / "client.json"
-    file.write_text(json.dumps({"installed": client}))
-    environment = home.environment | {
-        "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
-        "DESKHAND_GMAIL_API_ENDPOINT": gmail.origin,
-    }
-    command = [sys.executable, "-m", "deskhand", "mail", "login", "gmail", "--client", str(file), "--no-browser"]
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as login:
-        url = next(line.strip() for line in login.stdout if "code_challenge" in line)
-        if not agrees:
-            url = url.replace("state=", "state=another")
-        with urllib.request.urlopen(url) as page:
-            assert page.status == 200
-        said, complained = login.communicate(timeout=30)
+@dataclass
+class Terminal:
+    """A person who signs in, with a browser that follows the address they are shown."""
 
-    secret = home.path / "gmail.secret"
-    if not agrees:
-        assert login.returncode == 6
-        assert "another sign-in" in complained
-        assert not secret.exists()
-        return
-    assert login.returncode == 0, complained
+    home: Home
+    gmail: GmailDouble
+
+    def client(self, folder: Path) -> Path:
+        addresses = {"auth_uri": f"{self.gmail.origin}/consent", "token_uri": f"{self.gmail.origin}/token"}
+        file = folder / "client.json"
+        file.write_text(json.dumps({"installed": CLIENT | addresses}))
+        return file
+
+    def signs_in(self, *arguments: str, alter: Callable[[str], str] = str) -> tuple[int, str, str]:
+        environment = self.home.environment | {
+            "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
+            "DESKHAND_GMAIL_API_ENDPOINT": self.gmail.origin,
+        }
+        command = [sys.executable, "-m", "deskhand", "mail", "login", "gmail", "--no-browser", *arguments]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        with subprocess.Popen(command, env=environment, **pipes) as login:
+            url = next((line.strip() for line in login.stdout if "code_challenge" in line), None)
+            if url is not None:
+                with urllib.request.urlopen(alter(url)) as page:
+                    assert page.status == 200
+            said, complained = login.communicate(timeout=30)
+        return login.returncode, said, complained
+
+
+@pytest.fixture
+def terminal(home: Home, gmail: GmailDouble) -> Terminal:
+    return Terminal(home, gmail)
+
+
+@requirement("gmail:sign-in")
+def test_the_person_signs_in_with_a_browser_and_the_token_is_kept_where_it_is_announced(
+    gmail: GmailDouble, terminal: Terminal, tmp_path: Path
+) -> None:
+    code, said, complained = terminal.signs_in("--client", str(terminal.client(tmp_path)))
+
+    secret = terminal.home.path / "gmail.secret"
+    assert code == 0, complained
     assert str(secret) in said
-    assert "me@example.com" in said
+    assert "Signed in as me@example.com" in said
     assert secret.stat().st_mode & 0o777 == 0o600
     assert json.loads(secret.read_text())["refresh_token"] == gmail.refresh_token
+
+    gmail.refresh_token = None
+    code, said, complained = terminal.signs_in()
+    assert code == 0, complained
+    assert "Signed in as me@example.com" in said
+
+
+@requirement("gmail:sign-in")
+def test_an_answer_to_another_sign_in_is_refused(terminal: Terminal, tmp_path: Path) -> None:
+    client = str(terminal.client(tmp_path))
+
+    code, _, complained = terminal.signs_in("--client", client, alter=lambda url: url.replace("state=", "state=x"))
+
+    assert code == 6
+    assert "another sign-in" in complained
+    assert not (terminal.home.path / "gmail.secret").exists()
+
+
+@requirement("gmail:sign-in")
+def test_the_first_sign_in_says_that_it_needs_a_client(terminal: Terminal, tmp_path: Path) -> None:
+    wrong = tmp_path / "client.json"
+    wrong.write_text('{"web": {}}')
+
+    without, with_wrong = terminal.signs_in(), terminal.signs_in("--client", str(wrong))
+
+    assert (without[0], with_wrong[0]) == (3, 3)
+    assert "--client FILE.json" in without[2]
+    assert "Desktop app" in with_wrong[2]

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pty
 import signal
 import sqlite3
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Home
-from mail.letters import letter, outgoing
+from mail.letters import DATE, letter, outgoing
 from requirements import requirement
 
 from deskhand.errors import BadConfig, InvalidInput, NotFound, SendFailed, Unavailable
@@ -300,6 +301,7 @@ def test_maildir_mbox_and_eml_are_imported_once(home: Home, tmp_path: Path) -> N
     assert all("INBOX" in mail["labels"] for mail in mails.values())
     assert mails["First"]["snippet"] == "Dear all, From here on it is quoted."
     assert mails["First"]["date"].startswith("2026-02-02 10:00:00")
+    assert mails["Eml"]["date"] == str(DATE)
     assert {file: file.read_bytes() for file in source.rglob("*") if file.is_file()} == before
 
 
@@ -312,3 +314,19 @@ def test_what_holds_no_mail_is_refused(home: Home, tmp_path: Path) -> None:
         done = home.command("mail", "import", str(tmp_path / name), DESKHAND_ADDRESS="me@example.com")
         assert done.returncode == (4 if name == "nowhere" else 2), name
         assert name in done.stderr
+
+
+def test_a_person_sees_a_bar_and_then_the_mails(home: Home, tmp_path: Path) -> None:
+    environment = home.environment | {"DESKHAND_ADDRESS": "me@example.com"}
+    terminal, other_end = pty.openpty()
+    command = [sys.executable, "-m", "deskhand", "mail", "import", str(mbox(tmp_path / "a.mbox"))]
+
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=other_end, text=True, check=True)
+    os.close(other_end)
+    shown = os.read(terminal, 10_000).decode()
+    os.close(terminal)
+    listed = home.command("mail", "search", "is:unread", DESKHAND_ADDRESS="me@example.com")
+
+    assert f"\r[{'#' * 30}] 2 mails" in shown
+    assert done.stdout == "2 mails imported, 0 were already there\n"
+    assert listed.stdout.startswith("2026-02-02 10:00 ● Ann <ann@example.org>  First\n    m")

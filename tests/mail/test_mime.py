@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from mail.letters import DATE, letter
 from requirements import requirement
 
 from deskhand.errors import InvalidInput
-from deskhand.mail import FullMessage, mime
+from deskhand.mail import FullMessage, headers, mime
 
 
 def composed(**changes: object) -> bytes:
@@ -226,6 +226,16 @@ def test_a_senders_name_cannot_pass_for_an_address() -> None:
     assert read.warnings == ("the sender's name shows boss@corp.example, the mail is from x@evil.example",)
 
 
+@requirement("mail:names")
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30).map(str.strip))
+def test_any_name_stays_a_name_when_it_is_read_again(name: str) -> None:
+    assume("=?" not in name)
+    person = headers.Person(name, "ann@example.org")
+
+    assert headers.people(f"{person}, Bob <bob@example.org>") == [person, headers.Person("Bob", "bob@example.org")]
+
+
 HIDDEN = [
     "<p style='display:none'>SECRET</p>",
     "<p style='DISPLAY : NONE !important'>SECRET</p>",
@@ -243,6 +253,13 @@ HIDDEN = [
     "<div style='display:none'><p><b>SECRET</b></p></div>",
     "<style>.x {display:none}</style><p class='a x'>SECRET</p>",
     "<style>#y {font-size:0}</style><p id=y>SECRET</p>",
+    "<style>@media all {p {color:red} .x {display:none}}</style><p class=x>SECRET</p>",
+    "<style>body > .x, p {opacity:0}</style><div class=x>SECRET</div><style>p{opacity:1}</style>",
+    "<p style='display:/**/none'>SECRET</p>",
+    "<p style='d\\69splay:none'>SECRET</p>",
+    "<b><div style='display:none'></b>SECRET</div>",
+    "<div><font style='display:none'></div>SECRET</font>",
+    "<p><font style='display:none'><p>SECRET</font>",
     "<!-- SECRET -->",
     "<template>SECRET</template>",
     "<script>SECRET</script>",
@@ -279,6 +296,20 @@ def test_invisible_characters_are_taken_out_and_counted() -> None:
 
 
 @requirement("mail:visible")
+def test_invisible_characters_are_taken_out_of_headers_too() -> None:
+    read = mime.parse("Subject: Pay\u200b \U000e0041now\r\nFrom: A\u202enn <ann@example.org>\r\n\r\n".encode())
+
+    assert (read.subject, read.sender) == ("Pay now", '"Ann" <ann@example.org>')
+
+
+def test_a_second_sender_is_reported() -> None:
+    read = mime.parse(b"From: ann@example.org\r\nFrom: bob@example.org\r\n\r\n")
+
+    assert read.sender == "ann@example.org, bob@example.org"
+    assert read.warnings == ("the mail names 2 senders",)
+
+
+@requirement("mail:visible")
 @pytest.mark.parametrize(
     ("link", "warning"),
     [
@@ -292,6 +323,26 @@ def test_a_link_that_shows_another_host_is_reported(link: str, warning: str | No
     warnings = html(link).warnings
 
     assert (warning in warnings[0]) if warning else warnings == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<style>@media (max-width: 600px) {.x {display:none}}</style><p class=x>seen</p>",
+        "<style>.other .x {display:none}</style><p class=x>seen</p>",
+        "<div style='display:none'><b></div>seen",
+        "<div><span style='display:none'></div>seen",
+        "<b style='display:none'></b>seen",
+        "<p style='display:none'><p>seen",
+        "<ul><li style='display:none'><li>seen</ul>",
+        "<table><tr><td style='display:none'><td>seen</table>",
+        "<p style='color:#fff;background:navy url(x.png)'>seen</p>",
+        "<p style='font-size:1em;line-height:0'>seen</p>",
+        "<head><style>x</style><body>seen",
+    ],
+)
+def test_what_a_person_would_see_is_shown(source: str) -> None:
+    assert html(source).body == "seen"
 
 
 def test_visible_text_keeps_lines_and_letters() -> None:

@@ -79,6 +79,7 @@ def test_a_query_means_what_it_means_in_gmail(text: str, meaning: query.Query) -
         ('"a', "quote"),
         ("(" * 50 + "a" + ")" * 50, "too many brackets"),
         ("a" * 5000, "longer than"),
+        ("a " * 150, "more than 100 terms"),
         ("a\ud800", "not valid Unicode"),
     ],
     ids=lambda text: ascii(text)[:30],

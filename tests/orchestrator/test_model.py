@@ -1,5 +1,6 @@
 """A model decides, and whatever it or its network does ends in a visible, correct state."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -74,7 +75,7 @@ def test_bad_output_goes_back_with_the_mail_in_context_and_then_to_the_person(
 
 @requirement("orchestrator:model")
 def test_one_bad_answer_costs_nothing(office: Office, model: ModelStub) -> None:
-    model.answers.extend(["Hello!", f"```json\n{__import__('json').dumps(GOOD)}\n```"])
+    model.answers.extend(["Hello!", f"```json\n{json.dumps(GOOD)}\n```"])
     office.receive(MAIL)
     office.passes(**model.environment())
 
@@ -99,6 +100,21 @@ def test_while_the_network_fails_the_mail_stays_pending_and_says_why(
     office.passes(**model.environment())
     assert office.properties(office.only("Needs_Action"))["status"] == "drafted"
     assert "Are you free for lunch at noon?" in said(model.asked[1])
+
+
+@requirement("orchestrator:failure")
+def test_an_urgent_mail_without_a_reply_waits_for_the_persons_words(office: Office, model: ModelStub) -> None:
+    model.answers.append({"decision": "urgent", "confidence": 1, "reasoning": "The house burns."})
+    office.receive(MAIL)
+    office.passes(**model.environment())
+    draft = office.move(office.only("Drafts"), "Approved")
+
+    office.passes()
+    assert "The body is empty" in office.properties(draft)["last_error"]
+    assert office.mails("in:sent") == []
+    draft.write_text(draft.read_text() + "I am coming.\n")
+    office.once()
+    assert [mail.snippet for mail in office.mails("in:sent")] == ["I am coming."]
 
 
 @requirement("orchestrator:delicate")

@@ -11,7 +11,7 @@ from deskhand.cli.parts import command, group
 def add_to(mail: Any) -> None:
     login = group(mail, "login", "sign the desk in to a mail account")
     gmail = command(login, "gmail", _gmail, "sign in to Gmail in a browser")
-    gmail.add_argument("--client", type=Path, required=True, help="JSON of your desktop OAuth client at Google")
+    gmail.add_argument("--client", type=Path, help="JSON of your desktop OAuth client at Google; once is enough")
     gmail.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
     command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
 
@@ -21,7 +21,7 @@ def _gmail(options: argparse.Namespace) -> None:
 
     from deskhand.config import load
     from deskhand.mail.gmail import GmailMailbox
-    from deskhand.mail.google_auth import installed_client, sign_in
+    from deskhand.mail.google_auth import installed_client, known_client, sign_in
 
     settings = load().settings
 
@@ -30,7 +30,8 @@ def _gmail(options: argparse.Namespace) -> None:
         if not options.no_browser:
             webbrowser.open(url)
 
-    place = sign_in(settings, installed_client(options.client), visit)
+    client = installed_client(options.client) if options.client else known_client(settings)
+    place = sign_in(settings, client, visit)
 
     async def address() -> str:
         mailbox = GmailMailbox(settings)

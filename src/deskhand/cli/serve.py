@@ -28,11 +28,16 @@ def _mcp(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
         log.configure(desk.settings.log_level)
         make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
-        if options.http:
-            port = desk.settings.port if options.port is None else options.port
-            anyio.run(make(desk, desk.token()).run_http_async, port)
-        else:
-            anyio.run(make(desk).run_stdio_async)
+        port = desk.settings.port if options.port is None else options.port
+        server = make(desk, desk.token()) if options.http else make(desk)
+
+        async def serve() -> None:
+            try:
+                await (server.run_http_async(port) if options.http else server.run_stdio_async())
+            finally:
+                await desk.close_mailbox()
+
+        anyio.run(serve)
 
 
 def _up(options: argparse.Namespace) -> None:

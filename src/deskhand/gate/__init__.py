@@ -182,7 +182,10 @@ class Gate:
             return NotApproved("rejected", f"Rejected/{row.file}", f"The person said no to it{reason}.")
         fresh = self._new(action, "waiting") if row is None or row.state != "waiting" else row
         if fresh is not row and not await self._store.write(lambda tx: ledger.insert(tx, fresh)):
-            raise _under_way()
+            theirs = await self._store.read(lambda tx: ledger.latest(tx, action.digest))
+            if theirs is None or theirs.state != "waiting":
+                raise _under_way()
+            fresh = theirs
         request = await asyncio.to_thread(self._approvals.request, fresh)
         where = f"The request waits in {request}; when the person moves it to Approved/, the same call sends it."
         if used:
@@ -238,10 +241,11 @@ class Gate:
         """The one place that decides: where the request's file lies is what the person says."""
         if row.state not in ("waiting", "approved", "rejected", "unknown"):
             return row
-        if row.state in ("waiting", "approved") and self._now() >= row.expires:
+        found = await asyncio.to_thread(self._approvals.locate, row)
+        said_no = found is not None and found.folder == "Rejected"
+        if row.state in ("waiting", "approved") and self._now() >= row.expires and not said_no:
             await asyncio.to_thread(self._approvals.close, row, "expired")
             return await self._changed(row, "expired")
-        found = await asyncio.to_thread(self._approvals.locate, row)
         if found and found.folder == "Approved" and not self._approvals.is_intact(found, row):
             return await self._revised(row, found)
         answer = _answer(row, found)
@@ -296,6 +300,7 @@ class Gate:
             case "sending":
                 raise _under_way()
             case "unknown":
+                await asyncio.to_thread(self._approvals.request, row)
                 raise _unknown(row)
             case _:
                 raise Denied(f"the request {row.id} is {row.state}", reason="no_approval", request=row.file)
@@ -449,7 +454,8 @@ class Gate:
         asked = replace(row, state="unknown", **changes)
         failed = Failed(_unknown(asked))
         await self._recorded(call, failed, lambda tx: ledger.change(tx, row, "unknown", **changes))
-        await asyncio.to_thread(self._approvals.request, asked)
+        with suppress(OSError, DeskError):  # the next call writes it, where this one cannot
+            await asyncio.to_thread(self._approvals.request, asked)
         return failed
 
     # Order and record.

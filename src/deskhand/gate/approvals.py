@@ -83,11 +83,13 @@ class Approvals:
 
     def is_intact(self, found: Found, row: Row) -> bool:
         """Whether the file is, byte for byte, what the desk wrote for this revision of this action."""
-        seal = found.properties.get("seal")
-        if not isinstance(seal, str) or found.properties.get("digest") != row.action.digest:
+        given = found.properties
+        named = (given.get("action_id"), given.get("digest"), given.get("revision", 1))
+        if named != (row.id, row.action.digest, row.revision):
             return False
+        seal = str(given.get("seal"))
         unsealed = found.text.replace(f'\nseal: "{seal}"\n', "\n", 1)
-        return hmac.compare_digest(self._seal(unsealed), seal) and found.properties.get("revision", 1) == row.revision
+        return hmac.compare_digest(self._seal(unsealed).encode(), seal.encode())
 
     def locate(self, row: Row) -> Found | None:
         """Where the row's file lies now. A no counts before a yes, should there be copies in both folders."""

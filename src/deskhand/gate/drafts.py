@@ -133,6 +133,13 @@ def released(tx: Transaction, draft_id: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def behind(tx: Transaction, action_id: str) -> str | None:
+    """The draft that an action came from, if it came from one."""
+    row = tx.one("SELECT content FROM used_approvals WHERE action_id = ?", action_id)
+    kind, _, draft_id = str(row[0] if row else "").partition(":")
+    return draft_id if kind == DRAFT else None
+
+
 class Drafts:
     """What the person can do with the drafts that wait, whatever the door."""
 

@@ -183,6 +183,17 @@ def installed_client(file: Path) -> InstalledClient:
         ) from None
 
 
+def known_client(settings: Settings) -> InstalledClient:
+    """The client of the sign-in before, so that a revoked one is renewed by the same short command."""
+    try:
+        return InstalledClient.model_validate(stored(settings).model_dump())
+    except AuthRequired:
+        raise BadConfig(
+            "the first sign-in needs your OAuth client at Google",
+            hint=f"make one of type Desktop app in Google's console, then `{LOGIN} --client FILE.json`",
+        ) from None
+
+
 def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], None]) -> str:
     """Let the person consent in a browser that `visit` sends to the URL; where the token is kept."""
     with _Landing(("127.0.0.1", 0), _Page) as landing:
@@ -209,7 +220,7 @@ def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], 
         raise AuthRequired("the consent does not cover mail", hint=f"run `{LOGIN}` again and tick every box")
     if not answer.get("refresh_token"):
         raise AuthRequired("Google gave no lasting token", hint=f"remove the desk's access there, then `{LOGIN}`")
-    user = AuthorizedUser(**client.model_dump(exclude={"auth_uri"}), refresh_token=answer["refresh_token"])
+    user = AuthorizedUser.model_validate(client.model_dump() | {"refresh_token": answer["refresh_token"]})
     return _store(settings, user)
 
 

@@ -23,6 +23,9 @@ _ATTRIBUTE = re.compile(r"([^\s=\"'>/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
 _STYLE_SHEET = re.compile(r"<style[^>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-9a-fA-F]{1,6})\s?")
+_OTHER_SCREENS = re.compile(r"max-|print|speech|prefers|orientation")
+_ANCESTORS = re.compile(r"^(?:(?:html|body|center|div|table|tbody|tr|td|p|span|\*)[\s>]+)+")
 _SIMPLE = re.compile(r"[a-z][a-z0-9]*(?:\.[\w-]+)?|[.#][\w-]+")
 _SHOWN_HOST = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/:?#]\S*)?", re.IGNORECASE)
 _VOID = _names("area base br col embed hr img input link meta param source track wbr")
@@ -36,6 +39,9 @@ _BLOCKS = _names(
 _CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "th", "tr"), "dt": ("dt", "dd")}
 _CLOSES["dd"] = _CLOSES["dt"]
 LONGEST_SHEET = 300_000
+LOOK_BACK = 20
+"""Looking at the top of the stack only keeps hostile depth cheap."""
+_FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
 _COLOURS = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "transparent": ""}
 
@@ -58,6 +64,8 @@ class _Element:
     pre: bool
     href: str = ""
     starts: int = 0
+    hides: bool = False
+    """By itself, not because it stands in something hidden."""
 
     def inherited(self) -> tuple[bool, str, str, bool]:
         return self.hidden, self.colour, self.background, self.pre
@@ -89,36 +97,51 @@ class _Reader:
         if tag in _VOID:
             return
         element = _Element(tag, *self.stack[-1].inherited(), attributes.get("href", ""), len(self.shown))
-        if tag in _SWALLOWED or "hidden" in attributes:
-            element.hidden = True
-        if tag == "pre":
-            element.pre = True
+        element.hides = tag in _SWALLOWED or "hidden" in attributes
+        element.pre = element.pre or tag == "pre"
         if self.rules or attributes:
             self._apply(element, self._style(tag, attributes), attributes)
+        element.hidden = element.hidden or element.hides
         self.stack.append(element)
         self.open[tag] += 1
 
     def _apply(self, element: _Element, style: Mapping[str, str], attributes: Mapping[str, str]) -> None:
         element.colour = _colour(style.get("color", attributes.get("color", ""))) or element.colour
         element.background = _background(style, attributes) or element.background
-        if element.colour == element.background or _hides(style):
-            element.hidden = True
-        if style.get("white-space", "").startswith("pre"):
-            element.pre = True
+        element.hides = element.hides or element.colour == element.background or _hides(style)
+        element.pre = element.pre or style.get("white-space", "").startswith("pre")
 
     def end(self, tag: str) -> None:
-        if self.open[tag]:
+        if self.open[tag] and tag in _FORMATTING:
+            self._close_formatting(tag)
+        elif self.open[tag]:
             self._close(tag)
         self._line(tag)
 
     def _close(self, tag: str) -> None:
-        while True:
-            element = self.stack.pop()
-            self.open[element.tag] -= 1
-            if element.tag == "a" and element.href and not element.hidden:
-                self._check_link(element)
-            if element.tag == tag:
+        """The element and those in it; formatting that was left open goes on behind it, as in a browser."""
+        left_open: list[_Element] = []
+        while (element := self._popped()).tag != tag:
+            if element.tag in _FORMATTING and len(left_open) < LOOK_BACK:
+                left_open.append(element)
+        for element in reversed(left_open):
+            element.hidden = element.hides or self.stack[-1].hidden
+            self.stack.append(element)
+            self.open[element.tag] += 1
+
+    def _close_formatting(self, tag: str) -> None:
+        """Of formatting only the element itself ends: a block that was opened in it stays open."""
+        for back in range(1, min(LOOK_BACK, len(self.stack)) + 1):
+            if self.stack[-back].tag == tag:
+                self._popped(-back)
                 return
+
+    def _popped(self, at: int = -1) -> _Element:
+        element = self.stack.pop(at)
+        self.open[element.tag] -= 1
+        if element.tag == "a" and element.href and not element.hidden:
+            self._check_link(element)
+        return element
 
     def _close_implied(self, tag: str) -> None:
         if tag == "body" and self.open["head"]:
@@ -128,8 +151,7 @@ class _Reader:
         wanted = _CLOSES.get(tag)
         if wanted is None or not any(self.open[each] for each in wanted):
             return
-        # Looking at the top of the stack only keeps hostile depth cheap.
-        for element in reversed(self.stack[-20:]):
+        for element in reversed(self.stack[-LOOK_BACK:]):
             if element.tag in _CONTAINERS:
                 return
             if element.tag in wanted:
@@ -204,22 +226,31 @@ def _attributes(source: str) -> dict[str, str]:
 
 
 def _sheet_rules(source: str) -> dict[str, str]:
-    """What the style sheets say, by plain tag, class and id. Media queries speak of other screens."""
+    """What the style sheets say, by plain tag, class and id."""
     rules: dict[str, str] = {}
     for sheet in _STYLE_SHEET.findall(source[:LONGEST_SHEET]):
-        depth = 0
-        for block in _COMMENT.sub("", sheet).lower().split("}"):
+        depth, media = 0, ""
+        for block in _plain(sheet).split("}"):
             *outer, selectors, declarations = ["", *block.split("{")]
-            if depth == 0 and len(outer) == 1:
+            media = outer[1] if depth == 0 and len(outer) == 2 else media
+            inside = depth + len(outer) - 1
+            if inside == 0 or (inside == 1 and not _OTHER_SCREENS.search(media)):
                 for selector in selectors.rpartition(";")[2].split(","):
-                    if _SIMPLE.fullmatch(key := selector.strip()):
+                    if _SIMPLE.fullmatch(key := _ANCESTORS.sub("", selector.strip())):
                         rules[key] = f"{rules.get(key, '')};{declarations}"[:1000]
-            depth = max(0, depth + len(outer) - 1)
+            depth = max(0, inside)
     return rules
 
 
+def _plain(style: str) -> str:
+    """Style without comments and escapes, in lower case."""
+    if "\\" in style:
+        style = _ESCAPE.sub(lambda found: chr(int(found[1], 16) % 0xD800), style)
+    return _COMMENT.sub("", style).lower()
+
+
 def _declarations(style: str) -> dict[str, str]:
-    pairs = (each.partition(":") for each in style.lower().replace("!important", "").split(";"))
+    pairs = (each.partition(":") for each in _plain(style).replace("!important", "").split(";"))
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 

@@ -162,7 +162,12 @@ class ImapMailbox:
 
     async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         criteria = [b"HEADER", b"MESSAGE-ID", text(token), b"HEADER", mime.ACTION_HEADER.encode(), text(mail.action_id)]
-        found = await self._read(lambda session: session.search(session.by_role("sent"), criteria))
+
+        def work(session: Session) -> list[Found]:
+            folder = session.known("sent")
+            return session.search(folder, criteria) if folder else []
+
+        found = await self._read(work)
         if found:
             return _sent(found[0].parsed)
         return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")

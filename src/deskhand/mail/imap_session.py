@@ -62,14 +62,17 @@ class Session:
                 account.host, account.port, ssl=account.tls, timeout=SocketTimeout(connect=10, read=30)
             )
             self._client.normalise_times = False
-            if not account.tls and not account.here:
-                self._client.starttls()
             try:
+                if not account.tls and not account.here:
+                    self._client.starttls()
                 self._client.login(account.user, password)
             except LoginError:
+                self.drop()
                 # Not chained: the server's text may repeat what it was given.
-                self._client.shutdown()
                 raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from None
+            except (IMAPClientError, OSError):
+                self.drop()
+                raise
 
     @property
     def knows_ages(self) -> bool:
@@ -107,8 +110,11 @@ class Session:
         ]
         return sorted(made, key=lambda folder: folder.role != "inbox")
 
+    def known(self, role: Role) -> Folder | None:
+        return next((folder for folder in self.folders() if folder.role == role), None)
+
     def by_role(self, role: Role) -> Folder:
-        return next((folder for folder in self.folders() if folder.role == role), None) or self.create(ROLES[role][2])
+        return self.known(role) or self.create(ROLES[role][2])
 
     def create(self, label: str) -> Folder:
         prefix, delimiter = self._namespace()

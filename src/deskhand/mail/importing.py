@@ -21,6 +21,7 @@ _KNOWN_FIELD = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SEEN = re.compile(rb"^(?:x-)?status:[^\n]*r|^x-mozilla-status: *[0-9a-f]{3}[13579bdf]", re.IGNORECASE | re.MULTILINE)
+_FLAGS = re.compile(r"[:;!-]2,([A-Za-z]*)$")
 _HEAD = 64 * 1024
 
 
@@ -65,13 +66,15 @@ def sources(path: Path) -> Sources:
 
 def mails(source: Source) -> Iterator[Found]:
     with source.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        dated = datetime.fromtimestamp(source.path.stat().st_mtime, UTC)
         if content[:5] == b"From ":
             yield from _of_mbox(content)
         else:
             raw = content[:]
-            flags = source.path.name.rpartition("2,")[2] if source.maildir and "2," in source.path.name else ""
-            yield Found(Incoming(raw, "S" in flags or _is_marked_seen(raw), dated), len(raw))
+            flags = _FLAGS.search(source.path.name) if source.maildir else None
+            seen = (flags is not None and "S" in flags[1]) or _is_marked_seen(raw)
+            # A Maildir's file was written when its mail came; an .eml file whenever somebody saved it.
+            written = datetime.fromtimestamp(source.path.stat().st_mtime, UTC) if source.maildir else None
+            yield Found(Incoming(raw, seen, written), len(raw))
 
 
 def _below(folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:

@@ -156,8 +156,13 @@ class LocalMailbox:
     async def receive(self, mails: Sequence[Incoming]) -> int:
         """File mails that came from outside; how many were new. One that is already there is left as it is."""
         now = self._now()
-        parsed = [(mail, mime.parse(mail.raw)) for mail in mails]
-        return await self._write(lambda db: sum(_receive(db, mail, read, now) for mail, read in parsed))
+
+        def work() -> int:
+            parsed = [(mail, mime.parse(mail.raw)) for mail in mails]
+            with self._transaction() as db:
+                return sum(_receive(db, mail, read, now) for mail, read in parsed)
+
+        return await self._in_thread(work)
 
     async def position(self) -> str:
         return str(await self._in_thread(lambda: _last_arrival(self._db)))
@@ -414,13 +419,13 @@ def _message(row: tuple[Any, ...], labels: tuple[str, ...]) -> Message:
 def _statement(asked: Query) -> tuple[str, list[Any]]:
     """One SELECT that streams newest first, led by the words if there are any, else by a label."""
     parts = list(asked.parts) if isinstance(asked, AllOf) else [asked]
-    texts = [part for part in parts if isinstance(part, Text) and _has_words(part)]
+    texts = [part for part in parts if _expression(part) is not None]
     label = next((part for part in parts if isinstance(part, Labelled)), None)
     values: list[Any]
     if texts:
         parts = [part for part in parts if part not in texts]
         source, number = "words CROSS JOIN mail ON mail.id = words.rowid", "words.rowid"
-        conditions, values = ["words MATCH ?"], [" AND ".join(map(_phrase, texts))]
+        conditions, values = ["words MATCH ?"], [_expression(AllOf(tuple(texts)))]
     elif label is not None:
         parts.remove(label)
         source, number = "labelled CROSS JOIN mail ON mail.id = labelled.mail", "labelled.mail"
@@ -440,9 +445,10 @@ def _statement(asked: Query) -> tuple[str, list[Any]]:
 def _condition(part: Query) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - one case a kind
     match part:
         case Text():
-            if not _has_words(part):
+            expression = _expression(part)
+            if expression is None:
                 return "0", []
-            return "mail.id IN (SELECT rowid FROM words WHERE words MATCH ?)", [_phrase(part)]
+            return "mail.id IN (SELECT rowid FROM words WHERE words MATCH ?)", [expression]
         case Labelled(label):
             exists = "EXISTS (SELECT 1 FROM labelled AS l WHERE l.label = ? AND l.mail = mail.id)"
             return exists, [label.casefold()]
@@ -471,10 +477,15 @@ def _joined(operator: str, empty: str, parts: Sequence[Query]) -> tuple[str, lis
     return sql or empty, [value for _, values in made for value in values]
 
 
-def _has_words(part: Text) -> bool:
-    return re.search(r"[^\W_]", part.text) is not None
-
-
-def _phrase(part: Text) -> str:
-    quoted = '"' + _spaced(part.text).replace("\0", " ").replace('"', '""') + '"'
-    return quoted if part.where == "anywhere" else f"{part.where} : {quoted}"
+def _expression(part: Query) -> str | None:
+    """What the word index is asked, where a part is about words alone."""
+    match part:
+        case Text(text, where) if re.search(r"[^\W_]", text):
+            phrase = '"' + _spaced(text).replace("\0", " ").replace('"', '""') + '"'
+            return phrase if where == "anywhere" else f"{where} : {phrase}"
+        case AllOf(parts) | AnyOf(parts) if parts:
+            made = [_expression(each) for each in parts]
+            joined = (" AND " if isinstance(part, AllOf) else " OR ").join(each for each in made if each)
+            return f"({joined})" if all(made) else None
+        case _:
+            return None

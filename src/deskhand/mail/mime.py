@@ -16,7 +16,7 @@ from itertools import zip_longest
 from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
-from deskhand.errors import FieldProblem, InvalidInput, SendFailed
+from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.mail import Attachment, FullMessage, Message, headers, html
 from deskhand.mail.charsets import decoded, scalar
 from deskhand.mail.headers import Person, recipient
@@ -125,22 +125,21 @@ class _Notes:
 def parse(raw: bytes) -> Parsed:
     if b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")
-    top = _part(raw[_START.match(raw).end() :])  # type: ignore[union-attr]  # it matches nothing at least
+    top = _part(_START.sub(b"", raw, count=1))
     notes = _Notes()
     body = _text_of(top, notes, depth=0)
-    senders = headers.people(b", ".join(top.fields.get(b"from", [])[:1]))
     shown = _without_invisible(body.text, notes)
     if len(shown) > LONGEST_BODY:
         notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
-    notes.warnings += _sender_warnings(senders)
+    notes.warnings += _sender_warnings(headers.people(b", ".join(top.fields.get(b"from", []))))
     return Parsed(
         sender=_people(top, b"from"),
         to=_people(top, b"to"),
         cc=_people(top, b"cc"),
         bcc=_people(top, b"bcc"),
         reply_to=_people(top, b"reply-to"),
-        subject=headers.text(top.first(b"subject")),
+        subject=_INVISIBLE.sub("", headers.text(top.first(b"subject"))),
         date_header=headers.text(top.first(b"date")),
         date=headers.date(top.first(b"date")),
         received=headers.date(top.first(b"received").rpartition(b";")[2]),
@@ -158,7 +157,7 @@ def parse(raw: bytes) -> Parsed:
 
 
 def _people(part: _Part, name: bytes) -> str:
-    return ", ".join(map(str, headers.people(b", ".join(part.fields.get(name, [])))))
+    return _INVISIBLE.sub("", ", ".join(map(str, headers.people(b", ".join(part.fields.get(name, []))))))
 
 
 def _sender_warnings(senders: Sequence[Person]) -> Iterator[str]:
@@ -226,7 +225,8 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     if _is_attachment(part):
         notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
         return _Text("", "none")
-    text = _CONTROL.sub("", decoded(_content(part), part.parameters.get("charset")).replace("\r\n", "\n"))
+    lines = decoded(_content(part), part.parameters.get("charset")).replace("\r\n", "\n").replace("\r", "\n")
+    text = _CONTROL.sub("", lines)
     return _seen(text, notes) if part.kind == "text/html" else _Text(text, "plain")
 
 
@@ -234,13 +234,15 @@ def _children(part: _Part) -> list[_Part]:
     boundary = part.parameters.get("boundary", "").encode("utf-8", "replace").rstrip()
     if not part.kind.startswith("multipart/") or not boundary:
         return []
-    edges = list(re.finditer(rb"(?:^|\r?\n)--" + re.escape(boundary) + rb"(--)?[ \t]*(?=\r?\n|\Z)", part.body))
+    line = rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?:\n|\Z)"
+    edges = list(re.finditer(line, part.body, re.MULTILINE))
     made: list[_Part] = []
     for edge, following in zip_longest(edges, edges[1:]):
         if edge is None or edge[1] or len(made) > MOST_PARTS:
             break
         inner = part.body[edge.end() : following.start() if following else len(part.body)]
-        made.append(_part(inner[_BLANK.match(inner).end() :] if _BLANK.match(inner) else inner))  # type: ignore[union-attr]
+        # The line end before a boundary belongs to the boundary.
+        made.append(_part(inner.removesuffix(b"\n").removesuffix(b"\r") if following else inner))
     return made
 
 
@@ -379,10 +381,13 @@ def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -
     seen = [person.address for person in headers.people(mine.to)]
     also_seen = [address.addr_spec for address in theirs["to"].addresses]
     clear = seen == also_seen == list(recipients) and not mine.cc and theirs["cc"] is None and theirs["bcc"] is None
-    if not clear or mine.subject.split() != subject.split() or str(theirs["subject"]) != subject or text != body:
-        raise SendFailed(
-            "The mail would not read as it was written.", hint="Nothing was sent. Simplify subject or body."
-        )
+    if (
+        not clear
+        or mine.subject.split() != _INVISIBLE.sub("", subject).split()
+        or str(theirs["subject"]) != subject
+        or text != body
+    ):
+        raise InvalidInput("The mail would not read as it was written.", hint="Simplify its subject or body.")
 
 
 # Replying

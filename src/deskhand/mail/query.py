@@ -14,6 +14,7 @@ from deskhand.errors import FieldProblem, InvalidInput, printable
 
 LONGEST = 4_000
 DEEPEST = 20
+MOST_TERMS = 100
 
 Where = Literal["anywhere", "sender", "recipients", "subject"]
 
@@ -135,6 +136,7 @@ class _Parser:
         self._now = now
         self._at = 0
         self._depth = 0
+        self._terms_seen = 0
 
     def whole(self) -> Query:
         query = self._terms("", "")
@@ -185,6 +187,9 @@ class _Parser:
 
     def _term(self, token: re.Match[str], operator: str) -> Query:
         bracket, minus, quoted, named, word = token.groups()
+        self._terms_seen += 1
+        if self._terms_seen > MOST_TERMS:
+            raise _refused(f"has more than {MOST_TERMS} terms", self._text)
         if bracket:
             return self._terms(")" if bracket == "(" else "}", operator)
         if minus:

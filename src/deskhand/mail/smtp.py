@@ -38,8 +38,12 @@ def _connected(account: Account) -> smtplib.SMTP:
         context = ssl.create_default_context()
         return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=context)
     server = smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
-    if not account.here:
-        server.starttls(context=ssl.create_default_context())
+    try:
+        if not account.here:
+            server.starttls(context=ssl.create_default_context())
+    except (OSError, smtplib.SMTPException):
+        server.close()
+        raise
     return server
 
 

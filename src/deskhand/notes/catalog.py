@@ -419,7 +419,7 @@ def count_matches(db: sqlite3.Connection, asked: Query) -> int:
     if candidates > READ_TO_COUNT:
         rest = oldest - 1 if candidates == COUNTED else 0
         total = int(db.execute("SELECT count(*) FROM note").fetchone()[0])
-        return min(total, int(candidates) + int(rest) + count_stale(db))
+        return int(min(total, candidates + rest + count_stale(db)))
     condition = " AND ".join(["instr(folded, ?)"] * len(asked.words))
     matches = db.execute(
         f"SELECT count(*) FROM ({source}) AS found CROSS JOIN text ON text.id = found.rowid WHERE {condition}",

@@ -73,18 +73,23 @@ class Orchestrator:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
-        await status.publish(self._desk, self._health)
+        await status.publish(self._desk, self._health, always=True)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; what was begun then is brought to its end."""
         loops = [asyncio.create_task(each) for each in (self._watch(), self._heed(), self._publish())]
+        for each in loops:
+            each.add_done_callback(lambda _: stop.set())  # one that ends has failed, and nobody should work on blindly
         try:
             await self._work_until(stop)
         finally:
+            failed = [each for each in loops if each.done()]
             for each in loops:
                 each.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
-        await status.publish(self._desk, self._health)
+        await status.publish(self._desk, self._health, always=True)
+        for each in failed:
+            each.result()
 
     # Mail.
 

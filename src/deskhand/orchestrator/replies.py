@@ -5,7 +5,6 @@ can be taken for a send.
 """
 
 import asyncio
-from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -29,15 +28,28 @@ _REOPENED: tuple[steps.State, ...] = ("withdrawn",)
 
 async def scan(desk: Desk) -> None:
     """A step for everything in Approved/ that the desk may send, and the person's no to what was drafted."""
-    for found in await asyncio.to_thread(lambda: list(desk.approvals.files("Approved"))):
+    offers = await asyncio.to_thread(_offers, desk)
+
+    def offer(tx: Transaction) -> None:
+        for name, data in offers:
+            _offer(desk, name, data, tx)
+        _adopt(desk, tx)
+
+    await desk.store.write(offer)
+    await _heed_rejections(desk)
+
+
+def _offers(desk: Desk) -> list[tuple[str, dict[str, Any]]]:
+    """The name and the data of a step for each file in Approved/ that may release a mail."""
+    made: list[tuple[str, dict[str, Any]]] = []
+    for found in desk.approvals.files("Approved"):
         action_id = found.properties.get("action_id")
         if found.is_draft:
-            named = await asyncio.to_thread(_named, desk, found)
-            await desk.store.write(partial(_offer, desk, named, {"draft_id": named, "file": found.name}))
+            named = _named(desk, found)
+            made.append((named, {"draft_id": named, "file": found.name}))
         elif isinstance(action_id, str) and "seal" in found.properties:
-            await desk.store.write(partial(_offer, desk, action_id, {"action_id": action_id}))
-    await _heed_rejections(desk)
-    await desk.store.write(partial(_adopt, desk))
+            made.append((action_id, {"action_id": action_id}))
+    return made
 
 
 def _named(desk: Desk, found: Found) -> str:
@@ -206,6 +218,9 @@ async def _release(desk: Desk, held: Held) -> None:
 
     match await desk.gate.release(action_id, "orchestrator", announce):
         case Released():
+            draft_id = await desk.store.read(lambda tx: drafts.behind(tx, action_id))
+            if draft_id is not None:  # it was unclear whether the draft had left, and the person said: once more
+                await _answered(desk, draft_id, await desk.gate.find(action_id))
             await held.rest("sent")
         case DevMode():
             await held.rest("dev_mode")

@@ -8,11 +8,11 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.audit import iso
 from deskhand.errors import Denied, DeskError, RateLimited
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Released, journal
+from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.mail import FullMessage, Message
 from deskhand.servers import DeskServer, tool
-from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, recorder
+from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, on_record, recorder
 
 INSTRUCTIONS = """\
 The person's mailbox. A mail leaves only after the person approved exactly this text: permission_denied says where the
@@ -67,11 +67,7 @@ def gmail_tools(desk: Desk) -> list[Tool]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
-        outcome = await desk.gate.submit(letter, "gmail_mcp", announce)
-        if not isinstance(outcome, Released):
-            raise _refusal(outcome)
-        sent = outcome.mail
-        return SendEmailResult(message_id=sent.message_id, thread_id=sent.thread_id, sent_at=iso(outcome.at))
+        return _sent(await desk.gate.submit(letter, "gmail_mcp", announce))
 
     def announce(leaving: Action) -> None:
         journal.pre_send(desk.settings.vault, leaving, desk.now())
@@ -114,8 +110,16 @@ def gmail_tools(desk: Desk) -> list[Tool]:
 
 def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
-    record = recorder(desk, "gmail_mcp", lambda error: error)
+    record = recorder(desk, "gmail_mcp")
     return DeskServer("gmail", gmail_tools(desk), instructions=INSTRUCTIONS, record=record, token=token)
+
+
+def _sent(outcome: Outcome) -> SendEmailResult:
+    match outcome:
+        case Released(mail, at):
+            return SendEmailResult(message_id=mail.message_id, thread_id=mail.thread_id, sent_at=iso(at))
+        case _:
+            raise _refusal(outcome)
 
 
 def _refusal(outcome: DevMode | NotApproved | Limited | Failed) -> DeskError:
@@ -133,8 +137,7 @@ def _refusal(outcome: DevMode | NotApproved | Limited | Failed) -> DeskError:
             )
         case Failed(failure):
             return failure
-    error.on_record = True
-    return error
+    return on_record(error)
 
 
 def _summary(mail: Message) -> EmailSummary:

@@ -35,11 +35,17 @@ _RECORDED = frozenset(
 )
 
 
-def recorder(desk: Desk, actor: str, behind: Callable[[DeskError], DeskError]) -> Callable[[Call], Awaitable[None]]:
+def on_record(error: DeskError) -> DeskError:
+    """An error about what the gate has written down already."""
+    error.on_record = True
+    return error
+
+
+def recorder(desk: Desk, actor: str) -> Callable[[Call], Awaitable[None]]:
     """One entry for each call. What the gate did is on the record already, written together with its effect."""
 
     async def record(call: Call) -> None:
-        error = behind(call.error) if call.error else None
+        error = call.error
         gated = call.tool in ("send_email", "reply_email")
         if gated and (error is None or error.on_record):
             return

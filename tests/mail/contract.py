@@ -1,0 +1,84 @@
+"""One world per mailbox for the contract: the mailbox, how mail reaches it, and what left it."""
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from mail.dovecot import Dovecot, Relay
+from mail.gmail_double import GmailDouble
+
+from deskhand.config import load
+from deskhand.mail import Mailbox, mime
+from deskhand.mail.gmail import GmailMailbox
+from deskhand.mail.imap import ImapMailbox
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.mail.mime import Parsed
+
+ME = "me@example.com"
+
+
+@dataclass(frozen=True)
+class World:
+    mailbox: Mailbox
+    deliver: Callable[[bytes], object]
+    """A mail from outside arrives, later than all before it."""
+    left: Callable[[], list[Parsed]]
+    """What has left the desk."""
+
+
+def _days() -> Iterator[datetime]:
+    """IMAP tells arrivals apart by the second only."""
+    return (datetime(2026, 2, day, tzinfo=UTC) for day in range(1, 28))
+
+
+@asynccontextmanager
+async def local(folder: Path) -> AsyncIterator[World]:
+    days = _days()
+    waiting: list[Incoming] = []
+
+    class Fed(LocalMailbox):
+        """Takes in what was delivered when it is next looked at, as a real mailbox does."""
+
+        async def search(self, query: str, limit: int) -> list:  # type: ignore[type-arg]
+            await self.receive(waiting)
+            waiting.clear()
+            return await super().search(query, limit)
+
+    mailbox = Fed(folder / "mail.db", ME, lambda: datetime(2026, 2, 28, tzinfo=UTC))
+
+    def left() -> list[Parsed]:
+        rows = mailbox._db.execute("SELECT bytes FROM raw JOIN labelled ON mail = raw.id WHERE label = 'sent'")
+        return [mime.parse(raw) for (raw,) in rows]
+
+    yield World(
+        mailbox,
+        lambda raw: waiting.append(Incoming(raw, seen=False, dated=next(days))),
+        left,
+    )
+    await mailbox.close()
+
+
+@asynccontextmanager
+async def gmail(folder: Path) -> AsyncIterator[World]:
+    with GmailDouble() as double:
+        mailbox = GmailMailbox(load({"DESKHAND_HOME": str(folder)} | double.environment(folder)).settings)
+        yield World(mailbox, double.account.deliver, lambda: [mime.parse(raw) for raw in double.delivered])
+        await mailbox.close()
+
+
+@asynccontextmanager
+async def imap(folder: Path) -> AsyncIterator[World]:
+    with Dovecot() as server, Relay(server) as relay:
+        mailbox = ImapMailbox(load({"DESKHAND_HOME": str(folder)} | server.environment(relay)).settings)
+        days = _days()
+        yield World(
+            mailbox,
+            lambda raw: server.deliver(raw, at=next(days)),
+            lambda: [mime.parse(raw) for _, raw in relay.delivered],
+        )
+        await mailbox.close()
+
+
+WORLDS = {"local": local, "gmail": gmail, "imap": imap}

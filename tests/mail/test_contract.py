@@ -1,0 +1,193 @@
+"""What every mailbox of the desk does alike: local, Gmail (the double) and IMAP (a real Dovecot)."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from mail.contract import ME, WORLDS, World
+from mail.letters import letter, outgoing
+from requirements import requirement
+
+from deskhand.errors import NotFound
+from deskhand.mail import Message, Sent
+
+pytestmark = [pytest.mark.anyio, requirement("mail:contract")]
+
+
+@pytest.fixture(params=WORLDS)
+async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[World]:
+    async with WORLDS[request.param](tmp_path) as made:
+        yield made
+
+
+async def only(world: World, query: str) -> Message:
+    (mail,) = await world.mailbox.search(query, 10)
+    return mail
+
+
+async def subjects(world: World, query: str, limit: int = 10) -> list[str]:
+    return [mail.subject for mail in await world.mailbox.search(query, limit)]
+
+
+async def test_the_mailbox_knows_its_own_address(world: World) -> None:
+    assert await world.mailbox.address() == ME
+
+
+async def test_an_empty_query_lists_everything_newest_first(world: World) -> None:
+    for name in ("One", "Two", "Three"):
+        world.deliver(letter(subject=name, message_id=f"<{name}@x.example>"))
+
+    assert await subjects(world, "") == ["Three", "Two", "One"]
+    assert await subjects(world, "", limit=2) == ["Three", "Two"]
+
+
+async def test_searching_finds_what_gmail_would_find(world: World) -> None:
+    world.deliver(
+        letter(sender="Ann <ann@example.org>", subject="Invoice", body="for January", message_id="<1@x.example>")
+    )
+    world.deliver(letter(sender="Bob <bob@example.net>", subject="Grüße", body="the lost invoice", attachment="a.pdf"))
+    world.deliver(letter(sender="Cy <cy@example.net>", subject="Lunch", body="at noon", to="team@example.com"))
+
+    for query, expected in {
+        "invoice": ["Grüße", "Invoice"],
+        "subject:invoice": ["Invoice"],
+        "from:bob@example.net": ["Grüße"],
+        "to:team@example.com": ["Lunch"],
+        '"lost invoice"': ["Grüße"],
+        "invoice -from:bob": ["Invoice"],
+        "from:ann OR from:cy": ["Lunch", "Invoice"],
+        "subject:grüße": ["Grüße"],
+        "has:attachment": ["Grüße"],
+        "is:unread": ["Lunch", "Grüße", "Invoice"],
+        "is:read": [],
+        "in:inbox noon": ["Lunch"],
+        "rfc822msgid:1@x.example": ["Invoice"],
+        "after:2020/01/01 lunch": ["Lunch"],
+        "before:2020/01/01": [],
+        "nowheretobefound": [],
+    }.items():
+        assert await subjects(world, query) == expected, query
+
+
+async def test_a_mail_reads_in_full(world: World) -> None:
+    world.deliver(
+        letter(subject="Grüße", body="Zeile eins\nZeile zwei ü\n", message_id="<1@x.example>", attachment="ü.pdf")
+    )
+    listed = await only(world, "")
+
+    full = await world.mailbox.get(listed.id)
+
+    assert (full.summary.sender, full.summary.to) == ("Ann <ann@example.org>", ME)
+    assert (full.summary.subject, full.message_id) == ("Grüße", "<1@x.example>")
+    assert full.body.split("\n")[:2] == ["Zeile eins", "Zeile zwei ü"]
+    assert (full.body_from, full.warnings, full.references) == ("plain", (), ())
+    assert [file.name for file in full.attachments] == ["ü.pdf"]
+    assert (full.summary.id, full.summary.thread_id, full.summary.date) == (listed.id, listed.thread_id, listed.date)
+    assert set(full.summary.labels) == set(listed.labels) >= {"INBOX", "UNREAD"}
+    assert listed.snippet.startswith("Zeile eins Zeile zwei")
+
+
+async def test_reading_leaves_a_mail_unread(world: World) -> None:
+    world.deliver(letter())
+    await world.mailbox.get((await only(world, "")).id)
+
+    assert await subjects(world, "is:unread") == ["Hello"]
+
+
+async def test_what_is_not_there_is_not_found(world: World) -> None:
+    for name in ("nothing", "", "../x", "m1", "1"):
+        with pytest.raises(NotFound):
+            await world.mailbox.get(name)
+        with pytest.raises(NotFound):
+            await world.mailbox.thread(name)
+        with pytest.raises(NotFound):
+            await world.mailbox.move(name, "Done")
+        with pytest.raises(NotFound):
+            await world.mailbox.add_label(name, "Done")
+
+
+async def test_a_thread_holds_a_mail_and_its_answers_oldest_first(world: World) -> None:
+    world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
+    world.deliver(letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>"))
+    world.deliver(letter(subject="Other", message_id="<3@x.example>"))
+    first = await only(world, "rfc822msgid:1@x.example")
+
+    thread = await world.mailbox.thread(first.thread_id)
+
+    assert [mail.subject for mail in thread] == ["Plan", "Re: Plan"]
+    assert {mail.thread_id for mail in thread} == {first.thread_id}
+
+
+async def test_a_moved_mail_leaves_the_inbox_and_keeps_its_id(world: World) -> None:
+    world.deliver(letter(message_id="<1@x.example>"))
+    mail = await only(world, "")
+
+    await world.mailbox.move(mail.id, "Done")
+
+    assert await subjects(world, "in:inbox") == []
+    assert (await only(world, "label:Done")).id == mail.id
+    moved = (await world.mailbox.get(mail.id)).summary
+    assert "Done" in moved.labels
+    assert "INBOX" not in moved.labels
+
+
+async def test_a_label_is_added_beside_the_others(world: World) -> None:
+    world.deliver(letter(message_id="<1@x.example>"))
+    mail = await only(world, "")
+
+    await world.mailbox.add_label(mail.id, "AI_PROCESSED")
+    await world.mailbox.add_label(mail.id, "AI_PROCESSED")
+
+    labelled = await only(world, "label:AI_PROCESSED in:inbox")
+    assert labelled.id == mail.id
+    assert sorted(labelled.labels).count("AI_PROCESSED") == 1
+    assert {"INBOX", "UNREAD"} <= set(labelled.labels)
+
+
+async def test_a_draft_waits_and_nothing_leaves(world: World) -> None:
+    mail = outgoing(subject="Not yet")
+
+    draft_id = await world.mailbox.create_draft(mail.raw, None)
+
+    assert draft_id
+    draft = await only(world, "in:drafts")
+    assert (draft.subject, "DRAFT" in draft.labels) == ("Not yet", True)
+    assert world.left() == []
+
+
+async def test_a_prepared_mail_has_not_left_and_a_sent_one_left_once(world: World) -> None:
+    mail = outgoing(subject="Grüße", body="Wie geht es?\n")
+
+    token = await world.mailbox.prepare(mail)
+    assert world.left() == []
+    assert not isinstance(await world.mailbox.look(token, mail), Sent)
+    sent = await world.mailbox.send(token, mail)
+
+    (left,) = world.left()
+    assert (left.subject, left.body, left.to) == ("Grüße", "Wie geht es?\n", "ann@example.org")
+    assert left.action_id == mail.action_id
+    assert await world.mailbox.look(token, mail) == sent
+    listed = await only(world, "in:sent")
+    assert (listed.id, listed.thread_id) == (sent.message_id, sent.thread_id)
+    assert "SENT" in listed.labels
+
+
+async def test_an_answer_joins_the_thread_of_its_question(world: World) -> None:
+    world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
+    question = await only(world, "")
+    answer = outgoing(subject="Re: Plan", in_reply_to="<1@x.example>", thread_id=question.thread_id)
+
+    sent = await world.mailbox.send(await world.mailbox.prepare(answer), answer)
+
+    assert sent.thread_id == question.thread_id
+    assert [mail.subject for mail in await world.mailbox.thread(question.thread_id)] == ["Plan", "Re: Plan"]
+    assert world.left()[0].in_reply_to == "<1@x.example>"
+
+
+async def test_mail_to_oneself_arrives(world: World) -> None:
+    mail = outgoing(to=ME, subject="Note to self")
+
+    await world.mailbox.send(await world.mailbox.prepare(mail), mail)
+
+    arrived = await only(world, "in:inbox")
+    assert (arrived.subject, "UNREAD" in arrived.labels) == ("Note to self", True)

@@ -1,0 +1,176 @@
+"""Passwords and mail travel encrypted, to servers that prove who they are."""
+
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from mail.dovecot import PASSWORD, TODAY, Dovecot, Process, free_port
+from mail.letters import letter, outgoing
+from requirements import requirement
+
+from deskhand.config import load
+from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, SendFailed, Unavailable
+from deskhand.mail.imap import ImapMailbox
+
+pytestmark = [
+    pytest.mark.anyio,
+    requirement("mail:encrypted"),
+    # The relay cannot know that its whole connection is encrypted.
+    pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS"),
+]
+
+ELSEWHERE = "0.0.0.0"
+"""Leads to this machine, but is no loopback address: to the desk a host like any other."""
+
+
+@pytest.fixture(scope="module")
+def encrypting(certificate: Path) -> Iterator[tuple[Process, int]]:
+    """A Dovecot that encrypts, and its port for those who do so from the start."""
+    port = free_port()
+    key = "ssl = yes\nssl_cert = <FOLDER/server.pem\nssl_key = <FOLDER/server.pem\n"
+    listener = f"service imap-login {{\n inet_listener imaps {{\n port = {port}\n ssl = yes\n }}\n}}\n"
+    with Process(TODAY + key + listener, {"server.pem": certificate.read_bytes()}) as process:
+        yield process, port
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Key and certificate of a server that its own signature vouches for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    hosts = [x509.DNSName("localhost"), *(x509.IPAddress(ip_address(host)) for host in ("127.0.0.1", ELSEWHERE))]
+    today = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(today - timedelta(days=1))
+        .not_valid_after(today + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = tmp_path_factory.mktemp("tls") / "server.pem"
+    form = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file.write_bytes(key.private_bytes(*form) + made.public_bytes(serialization.Encoding.PEM))
+    return file
+
+
+@pytest.fixture(params=["smtps", "smtp"])
+def relay(request: pytest.FixtureRequest, certificate: Path) -> Iterator["Relay"]:
+    with Relay(certificate, request.param) as made:
+        yield made
+
+
+class Relay:
+    """Takes mail from those who know the password, encrypted from the start (smtps) or after STARTTLS (smtp)."""
+
+    def __init__(self, certificate: Path, scheme: str) -> None:
+        self.scheme = scheme
+        self.port = free_port()
+        self.delivered: list[bytes] = []
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        self._context.load_cert_chain(certificate)
+
+    def __enter__(self) -> Self:
+        relay, starttls = self, self._context if self.scheme == "smtp" else None
+
+        class Encrypted(Controller):
+            def factory(self) -> SMTP:
+                checks = {"authenticator": relay.knows, "auth_required": True, "auth_require_tls": bool(starttls)}
+                return SMTP(self.handler, tls_context=starttls, require_starttls=bool(starttls), **checks)
+
+        implicit = None if starttls else self._context
+        self._controller = Encrypted(self, hostname="127.0.0.1", port=self.port, ssl_context=implicit)
+        self._controller.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._controller.stop()
+
+    def knows(self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any) -> AuthResult:
+        return AuthResult(success=(login.login, login.password) == (b"me", PASSWORD.encode()), handled=False)
+
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
+        self.delivered.append(envelope.content)
+        return "250 OK"
+
+
+def opened(folder: Path, imap: str, smtp: str) -> ImapMailbox:
+    urls = {"DESKHAND_IMAP_URL": imap, "DESKHAND_SMTP_URL": smtp, "DESKHAND_ADDRESS": "me@example.com"}
+    return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | urls).settings)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "password", "error"),
+    [(True, PASSWORD, None), (True, "wrong", AuthRequired), (False, PASSWORD, SendFailed)],
+)
+async def test_mail_goes_only_to_a_server_that_is_known_and_with_the_right_password(
+    relay: Relay,
+    certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: bool,
+    password: str,
+    error: type[DeskError] | None,
+) -> None:
+    if trusted:
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    smtp = f"{relay.scheme}://me:{password}@{ELSEWHERE}:{relay.port}"
+    mailbox = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp)
+    mail = outgoing()
+
+    if error is None:
+        await mailbox.send(await mailbox.prepare(mail), mail)
+    else:
+        with pytest.raises(error) as refused:
+            await mailbox.send(await mailbox.prepare(mail), mail)
+        assert not isinstance(refused.value, OutcomeUnknown)
+    await mailbox.close()
+
+    assert relay.delivered == ([mail.raw] if error is None else [])
+
+
+@pytest.mark.parametrize("scheme", ["imaps", "imap"])
+async def test_mail_is_read_only_from_a_server_that_is_known(
+    encrypting: tuple[Process, int],
+    certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    scheme: str,
+) -> None:
+    process, port = encrypting
+    server = Dovecot(process)
+    server.deliver(letter())
+    url = f"{scheme}://{server.user}:{PASSWORD}@{ELSEWHERE}:{port if scheme == 'imaps' else server.port}"
+
+    stranger = opened(tmp_path, url, "smtp://127.0.0.1:9")
+    with pytest.raises(Unavailable):
+        await stranger.search("", 1)
+    await stranger.close()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    known = opened(tmp_path, url, "smtp://127.0.0.1:9")
+    assert len(await known.search("", 1)) == 1
+    await known.close()
+
+
+async def test_no_password_is_told_to_a_far_server_that_does_not_encrypt(tmp_path: Path) -> None:
+    server = Dovecot()
+    mailbox = opened(tmp_path, f"imap://{server.user}:{PASSWORD}@{ELSEWHERE}:{server.port}", "smtp://127.0.0.1:9")
+
+    with pytest.raises(Denied):
+        await mailbox.search("", 1)
+    await mailbox.close()
+
+    assert server.logins() == 0
