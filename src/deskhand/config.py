@@ -208,6 +208,9 @@ OPTIONS: dict[str, Option] = {
 }
 
 
+_OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+
+
 class Shown(NamedTuple):
     """An option as a person may see it: secrets are masked."""
 
@@ -248,6 +251,10 @@ def load(environment: Mapping[str, str] | None = None) -> Loaded:
     for name, option in OPTIONS.items():
         if option.variable in environment:
             given[name], sources[name] = environment[option.variable], "environment"
+    # A provider's own key goes to that provider, never to another server that happens to speak its language.
+    own_key = _OWN_KEYS.get(str(given.get("model", "")).partition(":")[0], "")
+    if own_key in environment and not {"model_api_key", "model_base_url"} & given.keys():
+        given["model_api_key"], sources["model_api_key"] = environment[own_key], "environment"
     try:
         settings = Settings(**given)
     except ValidationError as error:
