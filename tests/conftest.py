@@ -24,6 +24,7 @@ from deskhand.servers.obsidian import obsidian_server
 
 if TYPE_CHECKING:
     from gate.site import Site
+    from orchestrator.office import Office
 
 ERAS = ("legacy", "2026-07-28")
 TRANSPORTS = ("memory", "stdio", "http")
@@ -205,3 +206,12 @@ def site(home: Home) -> "Iterator[Site]":
     with GmailDouble() as gmail:
         environment = home.environment | gmail.environment(home.vault.parent)
         yield Site(Home(home.vault, environment), gmail)
+
+
+@pytest.fixture
+def office(home: Home) -> "Office":
+    """A desk with a local mailbox whose orchestrator follows a few rules."""
+    from orchestrator.office import Office
+
+    more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
+    return Office(Home(home.vault, home.environment | more))

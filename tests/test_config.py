@@ -102,3 +102,11 @@ def test_a_missing_vault_is_said_before_anything_is_served(home: Home, vault: st
     assert done.returncode == 3
     assert "VAULT_PATH" in done.stderr
     assert done.stdout == ""
+
+
+def test_a_providers_own_key_serves_that_provider_and_nobody_else(tmp_path: Path) -> None:
+    base = {"DESKHAND_HOME": str(tmp_path), "DESKHAND_MODEL": "openai:some", "OPENAI_API_KEY": "sk-1"}
+    assert load(base).settings.model_api_key.get_secret_value() == "sk-1"
+    assert load(base | {"DESKHAND_MODEL_API_KEY": "sk-2"}).settings.model_api_key.get_secret_value() == "sk-2"
+    assert load(base | {"DESKHAND_MODEL": "anthropic:some"}).settings.model_api_key is None
+    assert load(base | {"DESKHAND_MODEL_BASE_URL": "http://127.0.0.1:1"}).settings.model_api_key is None

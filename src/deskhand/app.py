@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from deskhand.audit import Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
+    from deskhand.gate.approvals import Approvals
+    from deskhand.gate.drafts import Drafts
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
@@ -149,12 +151,22 @@ class Desk:
             await self.__dict__.pop("mailbox").close()
 
     @cached_property
-    def gate(self) -> "Gate":
-        from deskhand.gate import Gate
+    def approvals(self) -> "Approvals":
         from deskhand.gate.approvals import Approvals
 
-        approvals = Approvals(self.settings.vault, self._secret("seal.key").encode())
-        return Gate(self.settings, self.store, lambda: self.mailbox, approvals, self.now)
+        return Approvals(self.settings.vault, self._secret("seal.key").encode())
+
+    @cached_property
+    def gate(self) -> "Gate":
+        from deskhand.gate import Gate
+
+        return Gate(self.settings, self.store, lambda: self.mailbox, self.approvals, self.now)
+
+    @cached_property
+    def drafts(self) -> "Drafts":
+        from deskhand.gate.drafts import Drafts
+
+        return Drafts(self.store, self.approvals, self.now)
 
     def _secret(self, name: str) -> str:
         """A random secret in the desk's home, made at the first use; of several processes one makes it."""

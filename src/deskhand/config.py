@@ -181,6 +181,19 @@ class Settings(BaseModel):
         None, description="Key for the model's server."
     )
 
+    first_days: Annotated[int, Option("orchestrator.first_days", "DESKHAND_FIRST_DAYS", "days, from 0")] = Field(
+        14, ge=0, description="How old unread mail may be that the orchestrator takes in at its first run."
+    )
+    lease_seconds: Annotated[
+        float, Option("orchestrator.lease_seconds", "DESKHAND_LEASE_SECONDS", "seconds, from 1")
+    ] = Field(30.0, ge=1, allow_inf_nan=False, description="After how long another worker takes over from a dead one.")
+    poll_seconds: Annotated[float, Option("orchestrator.poll_seconds", "DESKHAND_POLL_SECONDS", "seconds, from 1")] = (
+        Field(15.0, ge=1, allow_inf_nan=False, description="How often a mailbox without a doorbell is asked for mail.")
+    )
+    gmail_server: Annotated[
+        Text | None, Option("orchestrator.gmail_server", "DESKHAND_GMAIL_SERVER", "a command or an http URL")
+    ] = Field(None, description="Gmail server of this desk that sends; without it the orchestrator starts one.")
+
     @property
     def database(self) -> str:
         if self.database_url is None:
@@ -217,6 +230,9 @@ OPTIONS: dict[str, Option] = {
     name: next(item for item in field.metadata if isinstance(item, Option))
     for name, field in Settings.model_fields.items()
 }
+
+
+_OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 
 class Shown(NamedTuple):
@@ -263,6 +279,10 @@ def load(environment: Mapping[str, str] | None = None, env_file: Path | None = N
         if option.variable in environment:
             given[name], sources[name] = environment[option.variable], "environment"
     problems += _token_for_a_stranger(given, sources)
+    # A provider's own key goes to that provider, never to another server that happens to speak its language.
+    own_key = _OWN_KEYS.get(str(given.get("model", "")).partition(":")[0], "")
+    if own_key in environment and not {"model_api_key", "model_base_url"} & given.keys():
+        given["model_api_key"], sources["model_api_key"] = environment[own_key], "environment"
     try:
         settings = Settings(**given)
     except ValidationError as error:
@@ -274,6 +294,11 @@ def load(environment: Mapping[str, str] | None = None, env_file: Path | None = N
             fields=problems,
         )
     return Loaded(settings, sources)
+
+
+def inherited() -> dict[str, str]:
+    """The whole environment, for a server of this desk that runs in a process of its own."""
+    return dict(places.variables())
 
 
 _SEED_003 = frozenset(

@@ -111,6 +111,10 @@ class Account:
         self.delivered: list[bytes] = []
         """What left, byte for byte as it was submitted."""
         self._numbers = itertools.count(1)
+        self.history: list[tuple[int, Mail]] = []
+        """Each mail that was added, by its place in the account's history."""
+        self.history_begins = 1
+        """What lies before is forgotten, as Gmail does after about a week."""
 
     def deliver(self, raw: bytes, *labels: str, at: datetime | None = None) -> Mail:
         """A mail from outside arrives."""
@@ -183,7 +187,12 @@ class Account:
         # Mails that come within a moment still have an order.
         date = at or max([self.now(), *(each.date + timedelta(milliseconds=1) for each in self._same_time())])
         self.mails[number] = Mail(number, thread_id or number, raw, date, labels)
+        self.history.append((self.history_id + 1, self.mails[number]))
         return self.mails[number]
+
+    @property
+    def history_id(self) -> int:
+        return self.history[-1][0] if self.history else 1
 
     def _same_time(self) -> Iterator[Mail]:
         now = self.now()

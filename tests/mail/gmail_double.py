@@ -217,7 +217,27 @@ Handler = Callable[[Account, dict[str, str], Query, dict[str, Any]], dict[str, A
 
 
 def _profile(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
-    return {"emailAddress": account.address, "messagesTotal": len(account.mails), "threadsTotal": 1, "historyId": "1"}
+    return {"emailAddress": account.address, "messagesTotal": len(account.mails)} | {
+        "threadsTotal": 1,
+        "historyId": str(account.history_id),
+    }
+
+
+def _history_list(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
+    start, page = int(query["startHistoryId"][0]), int(query.get("pageToken", ["0"])[0])
+    if start < account.history_begins:
+        raise Refused(404, "notFound", "Requested entity was not found.")
+    wanted = set(query.get("labelId", []))
+    added = [(number, mail) for number, mail in account.history if number > start and wanted <= set(mail.labels)]
+    records = [
+        {"id": str(number), "messagesAdded": [{"message": mail.resource()}]} for number, mail in added[page : page + 2]
+    ]
+    answer: dict[str, Any] = {"historyId": str(account.history_id)}
+    if records:
+        answer["history"] = records
+    if len(added) > page + 2:
+        answer["nextPageToken"] = str(page + 2)
+    return answer
 
 
 def _messages_list(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
@@ -319,6 +339,7 @@ HANDLERS: dict[str, Handler] = {
     "labels.list": _labels_list,
     "labels.create": _labels_create,
     "threads.get": _threads_get,
+    "history.list": _history_list,
 }
 
 

@@ -31,10 +31,10 @@ from deskhand.errors import (
     SendFailed,
     TimedOut,
 )
-from deskhand.gate import journal, ledger
+from deskhand.gate import drafts, journal, ledger
 from deskhand.gate.actions import Action, Proposal, ReplyEmail, SendEmail, completed, outgoing
-from deskhand.gate.approvals import Approvals, Found, edited
-from deskhand.gate.ledger import BY_HAND, Lost, Row
+from deskhand.gate.approvals import Approvals, Found, covers, edited
+from deskhand.gate.ledger import BY_DRAFT, BY_HAND, Lost, Row
 from deskhand.gate.policy import Limits, Wait
 from deskhand.mail import Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.store import Store, Transaction
@@ -150,7 +150,7 @@ class Gate:
             action = await completed(proposal, self._mailbox())
             outgoing(action, "check", call.started)  # nobody is asked about what could not be sent as it reads
             call = replace(call, target=action.to)
-            await self._tidy()
+            await self.tidy()
             known = await self._store.read(lambda tx: ledger.latest(tx, action.digest))
             row = None if known is None else await self.heed(known)
             if row is not None and row.state in ("approved", "sending", "unknown"):
@@ -165,9 +165,11 @@ class Gate:
 
     async def release(self, action_id: str, by: str, announce: Announce | None = None) -> Outcome:
         """Send what a person has approved, without another call of whoever proposed it."""
-        await self._tidy()
+        await self.tidy()
         row = await self.heed(await self.find(action_id))
         call = _Call(by, row.action.kind, row.action.to, _parameters(row), self._now(), announce)
+        if self._settings.dev_mode:
+            return await self._recorded(call, DevMode())
         try:
             return await self._release(row, call)
         except DeskError as error:
@@ -315,15 +317,21 @@ class Gate:
 
     async def _hand_written(self, action: Action) -> tuple[list[Found], list[Found]]:
         """The person's own files that cover this mail, and those that did so once and are used up."""
-        if self._settings.approvals == "sealed":
-            return [], []
-        found = await asyncio.to_thread(self._approvals.hand_written, action, self._now())
+        files = await asyncio.to_thread(self._covering, action)
+        found = files if self._settings.approvals == "seed" else await self._store.read(lambda tx: _blessed(tx, files))
         used = await self._store.read(lambda tx: [each for each in found if ledger.was_used(tx, each.content)])
         return [each for each in found if each not in used], used
 
+    def _covering(self, action: Action) -> list[Found]:
+        """The files in Approved/ by which a person released such a mail, the most recent first."""
+        now, files = self._now(), self._approvals.files("Approved")
+        return [each for each in files if covers(each.properties, action, now) or drafts.covers(each, action)]
+
     async def _release_by_hand(self, action: Action, found: Found, call: _Call) -> Outcome | None:
         """None where another process was faster with this file."""
-        row = self._new(action, "approved", decided_by=BY_HAND)
+        by = BY_DRAFT if found.is_draft else BY_HAND
+        difference = await self._store.read(lambda tx: _changed_by_the_person(tx, found))
+        row = self._new(action, "approved", decided_by=by, difference=difference)
         withdrawn: list[Row] = []
 
         def work(tx: Transaction) -> Row | Wait | Lost:
@@ -379,7 +387,7 @@ class Gate:
                 done = await self._left_to_the_person(row, why, call)
         # What happened is written down; that a file is still in the wrong folder is mended at the next call.
         with suppress(OSError, DeskError):
-            await self._tidy()
+            await self.tidy()
         return done
 
     async def _delivered(self, row: Row, mail: Outgoing, announce: Announce | None) -> _Delivery:
@@ -452,7 +460,7 @@ class Gate:
 
     # Order and record.
 
-    async def _tidy(self) -> None:
+    async def tidy(self) -> None:
         """Bring each claimed file to where its row says it belongs: a process may have died in between."""
         if not await asyncio.to_thread(self._approvals.claimed):
             return
@@ -466,6 +474,7 @@ class Gate:
                         pass
                     case "sent" if row:
                         marks = {"status": "done", "action_id": row.id, "message_id": row.message_id}
+                        marks |= {"thread_id": row.thread_id}
                         self._approvals.put(action_id, "Done", marks)
                     case None | "approved" | "waiting" | "failed":
                         self._approvals.put(action_id, "Approved", {})
@@ -505,7 +514,29 @@ def _proposed(proposal: Proposal, by: str, started: datetime, announce: Announce
 
 
 def _parameters(row: Row) -> dict[str, Any]:
-    return {"action_id": row.id, "digest": row.action.digest, "approved_by": row.decided_by}
+    found = {"action_id": row.id, "digest": row.action.digest, "approved_by": row.decided_by}
+    return found | ({"edited_by_person": _extent(row.difference)} if row.difference else {})
+
+
+def _extent(difference: str) -> str:
+    """How much was changed; the text itself does not belong into the record."""
+    lines = difference.splitlines()[2:]
+    return f"+{sum(line[:1] == '+' for line in lines)} -{sum(line[:1] == '-' for line in lines)} lines"
+
+
+def _blessed(tx: Transaction, files: Sequence[Found]) -> list[Found]:
+    """Drafts of which a person approved exactly this text on the page or the command line."""
+    read = [(each, drafts.read(each)) for each in files if each.is_draft]
+    known = [(each, draft, drafts.proposed(tx, draft.draft_id)) for each, draft in read]
+    return [each for each, draft, row in known if row is not None and row.approved == draft.digest]
+
+
+def _changed_by_the_person(tx: Transaction, found: Found) -> str | None:
+    if not found.is_draft:
+        return None
+    draft = drafts.read(found)
+    known = drafts.proposed(tx, draft.draft_id)
+    return (known and drafts.difference(known.letter, draft.letter)) or None
 
 
 def _entry(call: _Call, result: audit.Result, error: str | None, now: datetime) -> audit.Entry:

@@ -27,7 +27,9 @@ from deskhand.gate.policy import risks
 from deskhand.mail import mime
 from deskhand.notes import disk, frontmatter, paths
 
-Folder = Literal["Pending_Approval", "Approved", "Rejected", "Done"]
+Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
+DRAFT = "email_draft"
+"""The type of the orchestrator's drafts."""
 
 _TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
 _SENDING = ("Approved", ".sending")
@@ -43,6 +45,11 @@ class Found:
     name: str
     text: str
     properties: dict[str, Any]
+    body: str = ""
+
+    @property
+    def is_draft(self) -> bool:
+        return self.properties.get("type") == DRAFT
 
     @property
     def path(self) -> str:
@@ -50,6 +57,9 @@ class Found:
 
     @property
     def content(self) -> str:
+        """By what it is used up: a draft by its name, so that no copy and no edit releases it again."""
+        if self.is_draft and isinstance(draft_id := self.properties.get("draft_id"), str):
+            return f"{DRAFT}:{draft_id}"
         return sha256(self.text.encode()).hexdigest()
 
 
@@ -85,11 +95,11 @@ class Approvals:
         """Where the row's file lies now. A no counts before a yes, should there be copies in both folders."""
         by_name: tuple[Folder, ...] = ("Rejected", "Approved", "Pending_Approval")
         for folder in by_name:
-            if found := self._read(folder, row.file):
+            if found := self.read(folder, row.file):
                 return found
         # Obsidian and the person may have renamed it.
         for folder in by_name[1:]:
-            for found in self._files(folder):
+            for found in self.files(folder):
                 if found.properties.get("action_id") == row.id:
                     return found
         return None
@@ -110,11 +120,9 @@ class Approvals:
         old, new = self.rendered(row).splitlines(), found.text.splitlines()
         return "\n".join(difflib.unified_diff(old, new, "as the desk wrote it", "as it was edited", lineterm="", n=1))
 
-    # Hand-written files.
-
-    def hand_written(self, action: Action, now: datetime) -> list[Found]:
-        """The files in Approved/ by which a person released such a mail, the most recent first."""
-        return [found for found in self._files("Approved") if _covers(found.properties, action, now)]
+    def mark(self, found: Found, changes: dict[str, Any]) -> None:
+        with self._opened(found.folder) as folder:
+            _mark(folder, found.name, changes)
 
     # Claiming.
 
@@ -164,23 +172,24 @@ class Approvals:
             if paths.on_disk(opened, name) is None:
                 disk.create(opened, name, text.encode())
 
-    def _files(self, folder: Folder) -> Iterator[Found]:
+    def files(self, folder: Folder) -> Iterator[Found]:
         with self._opened(folder) as opened:
             entries = [entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")]
             entries = [entry for entry in entries if not entry.name.startswith(".")]
             newest = sorted(entries, key=_age, reverse=True)
         for entry in newest:
-            if found := self._read(folder, entry.name):
+            if found := self.read(folder, entry.name):
                 yield found
 
-    def _read(self, folder: Folder, name: str) -> Found | None:
+    def read(self, folder: Folder, name: str) -> Found | None:
         with self._opened(folder) as opened:
             try:
                 text = disk.read(opened, name).decode()
             except (FileNotFoundError, UnicodeDecodeError, DeskError):
                 return None  # no ordinary text file: it can release nothing
         try:
-            return Found(folder, name, text, frontmatter.parse(text).frontmatter)
+            note = frontmatter.parse(text)
+            return Found(folder, name, text, note.frontmatter, note.body)
         except Unreadable:
             return Found(folder, name, text, {})
 
@@ -222,25 +231,25 @@ def _page(row: Row) -> str:
     parts = [
         f"# {'Reply to' if action.kind == 'reply_email' else 'Send to'} {action.to}?",
         f"It would leave from {action.account}, exactly as it stands here.\n{how}",
-        f"## Message\n\n{_fenced(action.body)}",
+        f"## Message\n\n{fenced(action.body)}",
         "## Risk assessment\n\n" + "\n".join(f"- {risk}" for risk in risks(action)),
         f"## Rollback plan\n\n{back}",
     ]
     if row.state == "unknown" and row.note:
         parts.insert(2, f"## Please look first\n\n{row.note}")
     if row.difference:
-        parts.append(f"## What was changed\n\n{_fenced(row.difference)}")
+        parts.append(f"## What was changed\n\n{fenced(row.difference)}")
     return "\n" + "\n\n".join(parts) + "\n"
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
     """As it is, in a fence that nothing inside can close."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"
 
 
-def _covers(given: dict[str, Any], action: Action, now: datetime) -> bool:
+def covers(given: dict[str, Any], action: Action, now: datetime) -> bool:
     """Seeds 001 and 002: type, status, recipient; subject, thread and the rest where they are given."""
     if _SEALED_KEYS & given.keys():
         return False

@@ -33,7 +33,7 @@ def action(vault: Path, entry: audit.Entry) -> None:
     """Seed 001's line: the entry of the chain, redacted like there."""
     line = audit.redacted(entry).model_dump(exclude_none=True)
     try:
-        _append(vault, ("Logs", "actions"), f"{entry.timestamp[:10]}.json", line)
+        append(vault, ("Logs", "actions"), f"{entry.timestamp[:10]}.json", line)
     except (OSError, DeskError) as failure:
         # The chain has it; hiding the result from the caller would not bring the line back.
         log.critical("not_in_the_vault", extra={"entry": line, "failure": str(failure)})
@@ -47,10 +47,10 @@ def pre_send(vault: Path, leaving: Action, now: datetime) -> None:
         body_preview=leaving.body[:200],
         reply_to_message_id=leaving.reply_to_message_id,
     )
-    _append(vault, ("Logs",), f"gmail_mcp_{now:%Y-%m-%d}.jsonl", entry.model_dump())
+    append(vault, ("Logs",), f"gmail_mcp_{now:%Y-%m-%d}.jsonl", entry.model_dump())
 
 
-def _append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:
+def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:
     with paths.opened(vault, folders, create=True) as (folder, _):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(name, flags, 0o600, dir_fd=folder)

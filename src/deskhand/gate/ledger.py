@@ -22,6 +22,7 @@ from deskhand.store import Transaction
 State = Literal["waiting", "approved", "rejected", "expired", "withdrawn", "sending", "sent", "unknown", "failed"]
 OPEN: tuple[State, ...] = ("waiting", "approved", "sending", "unknown")
 BY_HAND = "hand-written approval"
+BY_DRAFT = "approved draft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ def sent(tx: Transaction, row: Row, mail: Sent) -> None:
 
 def put_back(tx: Transaction, row: Row) -> bool:
     """Certainly not sent: neither the rate nor the approval is spent. Not where the lease was lost meanwhile."""
-    by_hand = row.decided_by == BY_HAND
+    by_hand = row.decided_by in (BY_HAND, BY_DRAFT)
     if isinstance(change(tx, row, "failed" if by_hand else "approved", lease=None, token=None), Lost):
         return False
     if by_hand:

@@ -48,6 +48,8 @@ class FullMessage:
     warnings: tuple[str, ...]
     """What a reader should know: hidden text removed (how much), links that show another host, text that was cut."""
     attachments: tuple[Attachment, ...]
+    list_mail: bool = False
+    """A mailing list, a newsletter or a machine says that it sent this to many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,14 @@ class Unclear:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """The mails that came into the inbox, and the cursor after them."""
+
+    ids: tuple[str, ...]
+    cursor: str
+
+
 class Mailbox(Protocol):
     async def address(self) -> str:
         """The mailbox's own address."""
@@ -110,5 +120,14 @@ class Mailbox(Protocol):
 
     async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         """What became of a send whose answer was lost."""
+
+    async def position(self) -> str:
+        """A cursor: whatever arrives from now on lies behind it."""
+
+    async def arrived(self, cursor: str) -> Arrived | None:
+        """What came into the inbox after the cursor, whatever its date says; None where the cursor is void."""
+
+    async def wait(self, cursor: str, seconds: float) -> None:
+        """Until something may have arrived after the cursor, at most so long."""
 
     async def close(self) -> None: ...

@@ -17,7 +17,7 @@ import httpx2
 
 from deskhand.config import Settings
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
-from deskhand.mail import FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime
+from deskhand.mail import Arrived, FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime
 from deskhand.mail.google_auth import GoogleAuth
 from deskhand.mail.google_http import Answer, GmailApi, Lost, Request, refusal, succeeded
 
@@ -31,6 +31,7 @@ _ONCE = "once:"
 _SHOWN = ("From", "To", "Subject", "Date")
 _SUMMARY = "id,threadId,labelIds,snippet,internalDate,payload/headers"
 _PAGE = 500
+_HISTORY = ("fields", "history(messagesAdded(message(id,labelIds))),historyId,nextPageToken")
 
 
 def _utc_now() -> datetime:
@@ -49,6 +50,7 @@ class GmailMailbox:
         self._http = httpx2.AsyncClient(timeout=httpx2.Timeout(30, connect=10), follow_redirects=False)
         auth = GoogleAuth(settings, self._http, now)
         self._api = GmailApi(settings.gmail_api_endpoint, self._http, auth, sleep, chance)
+        self._poll = settings.poll_seconds
         self._address: str | None = None
         self._known: dict[str, Message] = {}
         """What never changes of a mail, by id: all but its labels."""
@@ -129,6 +131,32 @@ class GmailMailbox:
         except NotFound:
             return await self._sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
         return NotSent(token)
+
+    async def position(self) -> str:
+        profile = await self._api.read(Request("GET", "profile", (("fields", "historyId"),)))
+        return str(profile["historyId"])
+
+    async def arrived(self, cursor: str) -> Arrived | None:
+        """By the account's history; Gmail keeps about a week of it and answers 404 for what is older."""
+        if not cursor.isdecimal():
+            return None
+        ids: dict[str, None] = {}
+        page: tuple[tuple[str, str], ...] = ()
+        asked = (("startHistoryId", cursor), ("historyTypes", "messageAdded"), ("labelId", "INBOX"), _HISTORY)
+        while True:
+            try:
+                answer = await self._api.read(Request("GET", "history", (*asked, *page)))
+            except NotFound:
+                return None
+            ids |= dict.fromkeys(_added(answer))
+            if "nextPageToken" not in answer:
+                return Arrived(tuple(ids), str(answer["historyId"]))
+            page = (("pageToken", str(answer["nextPageToken"])),)
+
+    async def wait(self, cursor: str, seconds: float) -> None:
+        """Gmail rings only through a public address of one's own, which a desk does not have."""
+        del cursor
+        await asyncio.sleep(min(seconds, self._poll))
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -218,6 +246,12 @@ def _send_failure(failure: Answer | Lost, request: Request) -> DeskError:
             return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
         case Answer():
             return OutcomeUnknown(f"Gmail may or may not have sent it: {failure.message}", status=failure.status)
+
+
+def _added(answer: dict[str, Any]) -> list[str]:
+    """Drafts and sent mails are added too, and what was deleted meanwhile has no labels any more."""
+    messages = [each["message"] for record in answer.get("history", ()) for each in record.get("messagesAdded", ())]
+    return [str(message["id"]) for message in messages if "INBOX" in message.get("labelIds", ())]
 
 
 def _path(kind: str, name: str) -> str:

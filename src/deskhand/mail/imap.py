@@ -8,14 +8,28 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
-from imapclient.exceptions import IMAPClientAbortError
+from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound
-from deskhand.mail import FullMessage, Message, NotSent, Outgoing, Sent, Unclear, accounts, imap_query, mime, smtp
+from deskhand.mail import (
+    Arrived,
+    FullMessage,
+    Message,
+    NotSent,
+    Outgoing,
+    Sent,
+    Unclear,
+    accounts,
+    imap_query,
+    mime,
+    smtp,
+)
 from deskhand.mail.imap_session import (
     ROLES,
     Folder,
@@ -47,6 +61,8 @@ class ImapMailbox:
         self._account = accounts.imap_account(settings)
         self._session: Session | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
+        self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
+        self._bell: Session | None = None
         self._places: dict[str, list[Found]] = {}
         """Where each mail was seen last; only a hint, checked before it is used."""
 
@@ -156,7 +172,60 @@ class ImapMailbox:
             return _sent(found[0].parsed)
         return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")
 
+    async def position(self) -> str:
+        uidvalidity, uidnext = await self._read(lambda session: session.inbox())
+        return f"{uidvalidity}:{uidnext}"
+
+    async def arrived(self, cursor: str) -> Arrived | None:
+        def work(session: Session) -> Arrived | None:
+            uidvalidity, uidnext = session.inbox()
+            known, _, first = cursor.partition(":")
+            if known != str(uidvalidity) or not first.isdecimal():
+                return None
+            found = session.since(uidvalidity, int(first)) if int(first) < uidnext else []
+            self._merged(found)
+            after = max([uidnext, *(copy.uid + 1 for copy in found)])
+            return Arrived(tuple(dict.fromkeys(copy.id for copy in found)), f"{uidvalidity}:{after}")
+
+        return await self._read(work)
+
+    async def wait(self, cursor: str, seconds: float) -> None:
+        """On a connection of its own, because one that waits can do nothing else."""
+        loop, began = asyncio.get_running_loop(), asyncio.Event()
+        listening = loop.run_in_executor(self._listening, self._listen, seconds, partial(_ring, loop, began))
+        started = asyncio.create_task(began.wait())
+        either: list[asyncio.Future[Any]] = [listening, started]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        started.cancel()
+        # What came before the server began to listen would ring no bell.
+        if not listening.done() and self._bell is not None and await self.position() != cursor:
+            self._bell.hang_up()
+            with suppress(DeskError):
+                await listening
+            return
+        await listening
+        if self._bell is not None and not self._bell.rings:
+            await asyncio.sleep(min(seconds, self._settings.poll_seconds))
+
+    def _listen(self, seconds: float, began: Callable[[], object]) -> None:
+        with translated(self._account.host):
+            try:
+                if self._bell is None:
+                    self._bell = Session(self._account, accounts.password(self._settings.home, self._account))
+                self._bell.idle(seconds, began)
+            except (IMAPClientError, OSError):
+                if self._bell is not None:
+                    self._bell.drop()
+                    self._bell = None
+                raise
+
     async def close(self) -> None:
+        if self._bell is not None:
+            self._bell.hang_up()
+        await asyncio.get_running_loop().run_in_executor(None, self._listening.shutdown)
+        if self._bell is not None:
+            self._bell.drop()
+
         def work() -> None:
             if self._session is not None:
                 self._session.close()
@@ -236,6 +305,10 @@ class ImapMailbox:
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
+
+
+def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
+    loop.call_soon_threadsafe(bell.set)
 
 
 def _looked_for(session: Session, message_id: str) -> list[Found]:

@@ -3,7 +3,8 @@
 import base64
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import socket
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -143,6 +144,39 @@ class Session:
     def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Found]:
         selected = self._client.select_folder(folder.name, readonly=True)
         return self._fetch(folder, uidvalidity, [uid]) if selected[b"UIDVALIDITY"] == uidvalidity else []
+
+    def inbox(self) -> tuple[int, int]:
+        """UIDVALIDITY, and a UID that no mail in the inbox has reached yet."""
+        # Of the selected folder a server may tell in STATUS what it knew when it was selected.
+        selected = self._client.select_folder("INBOX", readonly=True)
+        return int(selected[b"UIDVALIDITY"]), int(selected[b"UIDNEXT"])
+
+    def since(self, uidvalidity: int, uid: int) -> list[Found]:
+        """The mails in the selected inbox from this UID on, in the order in which they came."""
+        # `n:*` always means the last mail too, even where its UID lies below n.
+        uids = sorted(found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid)
+        return self._fetch(Folder("INBOX", "INBOX", "inbox"), uidvalidity, uids)
+
+    def idle(self, seconds: float, began: Callable[[], object]) -> None:
+        """Until the server says that something changed in the inbox; it tells nothing of what came before `began`."""
+        if not self.rings:
+            return
+        self.inbox()
+        self._client.idle()
+        try:
+            began()
+            self._client.idle_check(timeout=seconds)
+        finally:
+            self._client.idle_done()
+
+    @property
+    def rings(self) -> bool:
+        return bool(self._client.has_capability("IDLE"))
+
+    def hang_up(self) -> None:
+        """From another thread: whoever waits on this connection finds it dead."""
+        with contextlib.suppress(OSError):
+            self._client.socket().shutdown(socket.SHUT_RDWR)
 
     def raw(self, found: Found) -> bytes:
         self._client.select_folder(found.folder.name, readonly=True)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable, printable
-from deskhand.mail import FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime, query
+from deskhand.mail import Arrived, FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime, query
 from deskhand.mail.mime import Parsed
 from deskhand.mail.query import (
     AllOf,
@@ -40,6 +40,9 @@ from deskhand.mail.query import (
 T = TypeVar("T")
 
 BUSY_SECONDS = 30
+BELL_SECONDS = 0.25
+"""How often a process that waits for mail looks whether another one filed some."""
+ARRIVALS = 500
 COUNTER_BITS = 24
 LONGEST_LABEL = 225
 _LATEST = datetime(9999, 12, 31, tzinfo=UTC)
@@ -59,6 +62,7 @@ CREATE TABLE IF NOT EXISTS labelled (
 CREATE INDEX IF NOT EXISTS labelled_mail ON labelled (mail);
 CREATE TABLE IF NOT EXISTS mentioned (message_id TEXT PRIMARY KEY, thread INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS sending (token TEXT PRIMARY KEY, digest BLOB NOT NULL, mail INTEGER) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS arrivals (seq INTEGER PRIMARY KEY AUTOINCREMENT, mail INTEGER NOT NULL);
 CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5(
     sender, recipients, subject, body, files, content='', tokenize='unicode61 remove_diacritics 2');
 """
@@ -160,6 +164,23 @@ class LocalMailbox:
 
         return await self._in_thread(work)
 
+    async def position(self) -> str:
+        return str(await self._in_thread(lambda: _last_arrival(self._db)))
+
+    async def arrived(self, cursor: str) -> Arrived | None:
+        if not cursor.isdecimal():
+            return None
+        sql = "SELECT seq, mail FROM arrivals WHERE seq > ? ORDER BY seq LIMIT ?"
+        rows = await self._in_thread(lambda: self._db.execute(sql, (int(cursor), ARRIVALS)).fetchall())
+        return Arrived(tuple(f"m{mail:x}" for _, mail in rows), str(rows[-1][0]) if rows else cursor)
+
+    async def wait(self, cursor: str, seconds: float) -> None:
+        """SQLite rings no bell between processes; looking at one number costs less than any that could be built."""
+        for _ in range(max(1, round(seconds / BELL_SECONDS))):
+            if await self.position() != cursor:
+                return
+            await asyncio.sleep(BELL_SECONDS)
+
     async def close(self) -> None:
         self._threads.shutdown()
         for connection in self._connections:
@@ -258,6 +279,8 @@ def _file(
     db.executemany("INSERT OR IGNORE INTO mentioned VALUES (?, ?)", [(each, thread) for each in mentioned])
     for label in labels:
         _put_label(db, number, label)
+    if "INBOX" in labels:
+        db.execute("INSERT INTO arrivals (mail) VALUES (?)", (number,))
     return number
 
 
@@ -360,6 +383,11 @@ def _sending(db: sqlite3.Connection, token: str, mail: Outgoing) -> Sent | NotSe
     if row is None or row[0] != _digest(mail.raw):
         return None
     return NotSent(token) if row[1] is None else _sent(db, row[1])
+
+
+def _last_arrival(db: sqlite3.Connection) -> int:
+    (last,) = db.execute("SELECT max(seq) FROM arrivals").fetchone()
+    return last or 0
 
 
 def _sent(db: sqlite3.Connection, number: int) -> Sent:

@@ -71,6 +71,7 @@ class Parsed:
     body_from: BodyFrom
     warnings: tuple[str, ...]
     attachments: tuple[Attachment, ...]
+    list_mail: bool
 
     @property
     def snippet(self) -> str:
@@ -90,6 +91,7 @@ class Parsed:
             body_from=self.body_from,
             warnings=self.warnings,
             attachments=self.attachments,
+            list_mail=self.list_mail,
         )
 
 
@@ -149,6 +151,8 @@ def parse(raw: bytes) -> Parsed:
         body_from=body.source if shown else "none",
         warnings=tuple(dict.fromkeys(notes.warnings)),
         attachments=tuple(notes.attachments),
+        list_mail=bool({b"list-id", b"list-unsubscribe"} & top.fields.keys())
+        or headers.text(top.first(b"precedence")).lower() in ("bulk", "list", "junk"),
     )
 
 

@@ -1,0 +1,221 @@
+"""The orchestrator: looks for mail, works through the steps, heeds the person's files, and says how it stands."""
+
+import asyncio
+import logging
+import random
+import secrets
+import shlex
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime, timedelta
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from deskhand import config
+from deskhand.app import Desk
+from deskhand.audit import iso
+from deskhand.errors import BadConfig, DeskError, Internal
+from deskhand.orchestrator import files, mails, replies, status, steps, watcher
+from deskhand.orchestrator.model import Model
+from deskhand.orchestrator.steps import Held, LeaseLost, Step
+from deskhand.orchestrator.triage import load_rules
+
+if TYPE_CHECKING:
+    from deskhand.orchestrator.mcp_client import MCPClient
+
+log = logging.getLogger("deskhand.orchestrator")
+
+WORKERS = 4
+TICK = 1.0
+"""How often the rows are asked whether something is due, in seconds; a mail that this process saw rings at once."""
+GLANCE = 0.5
+ADOPT_EVERY = 60
+WAIT = 30.0
+PUBLISH_EVERY = 10.0
+_OWN_SERVER = [sys.executable, "-m", "deskhand", "mcp", "gmail"]
+
+
+class Orchestrator:
+    def __init__(self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random) -> None:
+        self._desk = desk
+        self._workers = workers
+        self._chance = chance
+        self._lease = timedelta(seconds=desk.settings.lease_seconds)
+        self._triage = mails.Triage(
+            load_rules(desk.settings.home), Model(desk.settings) if desk.settings.model else None
+        )
+        self._bell = asyncio.Event()
+        self._health: dict[str, Any] = {"model": desk.settings.model or "none (rules only)"}
+
+    @cached_property
+    def _gmail(self) -> "MCPClient":
+        """Made when the first mail is to be sent: until then nothing of MCP is loaded."""
+        from deskhand.orchestrator.mcp_client import MCPClient
+
+        settings = self._desk.settings
+        command = shlex.split(settings.gmail_server) if settings.gmail_server else _OWN_SERVER
+        token = self._desk.token() if command[0].startswith("http") else None
+        environment, now = config.inherited(), self._desk.now
+        return MCPClient("gmail", command, settings.vault, environment=environment, token=token, now=now)
+
+    async def close(self) -> None:
+        if "_gmail" in self.__dict__:
+            await self._gmail.close()
+        if self._triage.model is not None:
+            await self._triage.model.close()
+
+    async def once(self) -> None:
+        """One pass over all that waits, backoff or not."""
+        started = self._desk.now()
+        await self._look()
+        await replies.scan(self._desk)
+        async with asyncio.TaskGroup() as group:
+            for _ in range(self._workers):
+                group.create_task(self._work_through(started))
+        await status.publish(self._desk, self._health, always=True)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop` is set; what was begun then is brought to its end."""
+        loops = [asyncio.create_task(each) for each in (self._watch(), self._heed(), self._publish())]
+        for each in loops:
+            each.add_done_callback(lambda _: stop.set())  # one that ends has failed, and nobody should work on blindly
+        try:
+            await self._work_until(stop)
+        finally:
+            failed = [each for each in loops if each.done()]
+            for each in loops:
+                each.cancel()
+            await asyncio.gather(*loops, return_exceptions=True)
+        await status.publish(self._desk, self._health, always=True)
+        for each in failed:
+            each.result()
+
+    # Mail.
+
+    async def _look(self) -> None:
+        try:
+            new = await watcher.look(self._desk)
+        except BadConfig:
+            raise
+        except DeskError as error:
+            self._health["mailbox"] = f"{error.code}: {error.message}"
+            log.warning("mailbox_unavailable", extra={"why": error.message})
+        else:
+            self._health["mailbox"] = "ok"
+            if new:
+                self._health["last_mail"] = iso(self._desk.now())
+                self._bell.set()
+
+    async def _watch(self) -> None:
+        attempts = 0
+        while True:
+            await self._look()
+            try:
+                name = await watcher.mailbox_name(self._desk)
+                cursor = await self._desk.store.read(partial(steps.cursor, mailbox=name))
+                if cursor is not None and self._health["mailbox"] == "ok":
+                    attempts = 0
+                    await self._desk.mailbox.wait(cursor, WAIT)
+                    continue
+            except DeskError as error:
+                self._health["mailbox"] = f"{error.code}: {error.message}"
+            attempts += 1
+            await asyncio.sleep(steps.backoff(attempts, self._chance()).total_seconds())
+
+    # The person's files.
+
+    async def _heed(self) -> None:
+        seen: tuple[int, ...] | None = None
+        glances = 0
+        while True:
+            found = tuple(files.stamp(self._desk.settings.vault, folder) for folder in replies.WATCHED)
+            if found != seen or glances * GLANCE >= ADOPT_EVERY:
+                seen, glances = found, 0
+                await self._guarded(lambda: replies.scan(self._desk), "scan")
+                self._bell.set()
+            glances += 1
+            await asyncio.sleep(GLANCE)
+
+    async def _publish(self) -> None:
+        while True:
+            await self._guarded(lambda: status.publish(self._desk, self._health), "publish")
+            await asyncio.sleep(PUBLISH_EVERY)
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+        """What goes wrong here goes wrong visibly and is tried again at the next turn."""
+        try:
+            await work()
+        except (DeskError, OSError) as error:
+            self._health[name] = str(error)
+            log.warning("trouble", extra={"where": name, "why": str(error)})
+        else:
+            self._health.pop(name, None)
+
+    # The steps.
+
+    async def _work_through(self, started: datetime) -> None:
+        while (step := await self._claim(started)) is not None:
+            await self._take(step)
+
+    async def _work_until(self, stop: asyncio.Event) -> None:
+        free = asyncio.Semaphore(self._workers)
+        ending = asyncio.create_task(stop.wait())
+        async with asyncio.TaskGroup() as group:
+            while not stop.is_set():
+                await free.acquire()
+                step = await self._due()
+                if step is not None:
+                    group.create_task(self._take(step)).add_done_callback(lambda _: free.release())
+                    continue
+                free.release()
+                self._bell.clear()
+                ringing = asyncio.create_task(self._bell.wait())
+                await asyncio.wait([ringing, ending], timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
+                ringing.cancel()
+
+    async def _due(self) -> Step | None:
+        try:
+            if not await self._desk.store.read(lambda tx: steps.waits(tx, self._desk.now())):
+                return None
+            return await self._claim(None)
+        except DeskError as error:
+            self._health["database"] = error.message
+            log.warning("database_unavailable", extra={"why": error.message})
+            return None
+
+    async def _claim(self, untried_since: datetime | None) -> Step | None:
+        now = self._desk.now()
+        return await self._desk.store.write(lambda tx: steps.claim(tx, now, self._lease, untried_since))
+
+    async def _take(self, step: Step) -> None:
+        """The one seam: a step that fails, however it fails, leaves its reason in its row and comes back."""
+        async with Held(self._desk.store, step, self._lease, self._desk.now) as held:
+            try:
+                match step.kind:
+                    case "mail":
+                        await mails.advance(self._desk, self._triage, held)
+                    case "send":
+                        await replies.send(self._desk, self._gmail, held)
+            except LeaseLost:
+                log.warning("lease_lost", extra={"step": step.key})
+            except DeskError as error:
+                await self._postpone(held, error)
+            except Exception:
+                reference = secrets.token_hex(4)
+                log.exception("crash", extra={"step": step.key, "reference": reference})
+                await self._postpone(held, Internal("an unexpected error", reference=reference))
+
+    async def _postpone(self, held: Held, error: DeskError) -> None:
+        step = held.step
+        wait = steps.backoff(step.attempts, self._chance())
+        after = error.details.get("retry_after_seconds")
+        if isinstance(after, int):
+            wait = max(wait, timedelta(seconds=after))
+        again = self._desk.now() + wait
+        log.warning("step_failed", extra={"step": step.key, "code": error.code, "why": error.message})
+        with suppress(LeaseLost, DeskError):
+            await held.later(f"{error.code}: {error.message}", again)
+        if step.kind == "send":
+            with suppress(OSError, DeskError):
+                await replies.explain(self._desk, step, error, iso(again))

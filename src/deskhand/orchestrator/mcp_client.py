@@ -1,0 +1,211 @@
+"""Seed 000's MCPClient: a kept connection to an MCP server, restarted when it died, with the fallback protocol."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from inspect import isawaitable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import httpx2
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+
+from deskhand.audit import iso
+from deskhand.errors import (
+    AuthRequired,
+    Denied,
+    DeskError,
+    Internal,
+    InvalidInput,
+    NotFound,
+    RateLimited,
+    SendFailed,
+    TimedOut,
+    Unavailable,
+    printable,
+)
+from deskhand.gate import journal
+
+log = logging.getLogger("deskhand.mcp_client")
+
+START_SECONDS = 30
+CALL_SECONDS = 150
+"""Longer than the gate's lease: when a call ends here, the send behind it has ended or can be looked up."""
+_LOST = (MCPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
+
+
+class MCPClient:
+    """Wraps MCP tool calls with the fallback protocol."""
+
+    def __init__(
+        self,
+        server_name: str,
+        command: list[str],
+        vault_path: Path,
+        *,
+        environment: dict[str, str] | None = None,
+        token: str | None = None,
+        seconds: float = CALL_SECONDS,
+        start_seconds: float = START_SECONDS,
+        now: Callable[[], datetime] = _utc_now,
+    ) -> None:
+        self.server_name = server_name
+        self.command = command
+        """The server's command line, or the URL of one that runs."""
+        self.vault_path = vault_path
+        self._environment = environment
+        self._token = token
+        self._seconds = seconds
+        self._start_seconds = start_seconds
+        self._now = now
+        self._turn = asyncio.Lock()
+        self._client: Client | None = None
+        self._owner: asyncio.Task[None] | None = None
+        self._leave = asyncio.Event()
+
+    async def call_tool(
+        self, tool_name: str, arguments: dict[str, Any], fallback: Callable[[], Any] | None = None
+    ) -> dict[str, Any]:
+        """Call the tool. A server that does not answer is logged as mcp_unavailable and the fallback runs; what that
+        returns stands under `fallback`, beside the error, so that nobody can take it for the tool's own answer.
+        A tool that answers with an error raises it."""
+        try:
+            result = await self._called(tool_name, arguments)
+        except Unavailable as error:
+            await asyncio.to_thread(self._log, tool_name, error)
+            if fallback is None:
+                raise
+            made = fallback()
+            return {
+                "error": "mcp_unavailable",
+                "message": error.message,
+                "fallback": await made if isawaitable(made) else made,
+            }
+        if result.is_error:
+            raise _error(result)
+        return dict(result.structured_content or {})
+
+    async def close(self) -> None:
+        async with self._turn:
+            await self._drop()
+
+    async def _called(self, tool_name: str, arguments: dict[str, Any]) -> CallToolResult:
+        client = await self._connected()
+        try:
+            with anyio.fail_after(self._seconds):
+                return await client.call_tool(tool_name, arguments)
+        except TimeoutError as error:
+            await self._forget(client)
+            raise TimedOut(f"the {self.server_name} server did not answer within {self._seconds:g} seconds") from error
+        except _LOST as error:
+            # Not tried again here: nobody knows how far the call came.
+            await self._forget(client)
+            raise Unavailable(
+                f"the {self.server_name} server broke off", reason=type(error).__name__, hint="it is started anew"
+            ) from error
+
+    async def _connected(self) -> Client:
+        async with self._turn:
+            if self._client is None or self._owner is None or self._owner.done():
+                await self._drop()
+                await self._start()
+            assert self._client is not None  # noqa: S101 - _start set it or raised
+            return self._client
+
+    async def _start(self) -> None:
+        started: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
+        self._leave = asyncio.Event()
+        # One task opens the connection, keeps it and closes it: its scopes must not cross tasks.
+        self._owner = asyncio.create_task(self._keep(started, self._leave))
+        try:
+            self._client = await asyncio.wait_for(started, self._start_seconds)
+        except TimeoutError:
+            self._owner.cancel()
+            await self._drop()
+            raise Unavailable(f"the {self.server_name} server does not start") from None
+
+    async def _keep(self, started: "asyncio.Future[Client]", leave: asyncio.Event) -> None:
+        try:
+            async with httpx2.AsyncClient(headers=self._headers) as http, Client(self._server(http)) as client:
+                if not started.done():
+                    started.set_result(client)
+                    await leave.wait()
+        except (*_LOST, ValueError, ExceptionGroup) as error:
+            if not started.done():
+                problem = Unavailable(
+                    f"the {self.server_name} server cannot be reached: {printable(str(error))}",
+                    hint=f"the command is {' '.join(self.command)}",
+                )
+                started.set_exception(problem)
+
+    @property
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._token}"} if self._token else {}
+
+    def _server(self, http: httpx2.AsyncClient) -> Any:
+        if self.command[0].startswith(("http://", "https://")):
+            return streamable_http_client(self.command[0], http_client=http)
+        program, *arguments = self.command
+        return StdioServerParameters(command=program, args=arguments, env=self._environment)
+
+    async def _forget(self, client: Client) -> None:
+        async with self._turn:
+            if self._client is client:
+                await self._drop()
+
+    async def _drop(self) -> None:
+        owner, self._owner, self._client = self._owner, None, None
+        if owner is not None:
+            self._leave.set()
+            with suppress(asyncio.CancelledError, *_LOST, ExceptionGroup):
+                await asyncio.wait([owner], timeout=10)
+
+    def _log(self, tool_name: str, error: DeskError) -> None:
+        line = {
+            "timestamp": iso(self._now()),
+            "event": "mcp_unavailable",
+            "server": self.server_name,
+            "tool": tool_name,
+            "message": error.message,
+            "severity": "ERROR",
+        }
+        log.error("mcp_unavailable", extra={"server": self.server_name, "tool": tool_name, "why": error.message})
+        with suppress(OSError, DeskError):  # a vault that cannot be written must not hide the failure itself
+            journal.append(self.vault_path, ("Logs",), f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
+
+
+_ERRORS: dict[str, type[DeskError]] = {
+    "auth_required": AuthRequired,
+    "not_found": NotFound,
+    "rate_limited": RateLimited,
+    "parse_error": InvalidInput,
+    "send_failed": SendFailed,
+    "mcp_unavailable": Unavailable,
+}
+
+
+def _error(result: CallToolResult) -> DeskError:
+    """The desk's own error again, from seed 000's wire form."""
+    text = "".join(getattr(block, "text", "") for block in result.content)
+    try:
+        form = json.loads(text)
+        code, message, details = str(form["error"]), str(form["message"]), dict(form.get("details") or {})
+    except (ValueError, KeyError, TypeError):
+        return Internal(printable(text), reference="-")
+    hint = details.pop("hint", None)
+    known = {key: value for key, value in details.items() if key not in ("fields", "retryable")}
+    if code == "permission_denied":
+        return Denied(message, reason=str(known.pop("reason", "denied")), hint=hint, **known)
+    if code in _ERRORS:
+        return _ERRORS[code](message, hint=hint, **known)
+    return Internal(message, reference=str(known.pop("reference", "-")), hint=hint)

@@ -1,0 +1,158 @@
+"""How the desk stands: counts, what waits and since when, health, last errors; at the command line and in the vault."""
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from deskhand.app import Desk
+from deskhand.audit import iso
+from deskhand.errors import DeskError
+from deskhand.gate import ledger
+from deskhand.notes import frontmatter
+from deskhand.orchestrator import files, steps
+from deskhand.orchestrator.watcher import mailbox_name
+from deskhand.store import Transaction
+
+STATE_FILE = "orchestrator_state.json"
+SHOWN = 20
+_DASHBOARD = "dashboard"
+_REFRESH = timedelta(seconds=5)
+
+
+class Waiting(BaseModel):
+    id: str
+    what: str
+    since: str
+    age_seconds: int
+
+
+class Trouble(BaseModel):
+    what: str
+    state: str
+    error: str
+    attempts: int
+
+
+class Status(BaseModel):
+    folders: dict[str, int]
+    mails: dict[str, int]
+    sends: dict[str, int]
+    waiting: list[Waiting]
+    waiting_total: int
+    errors: list[Trouble]
+    health: dict[str, Any]
+
+
+async def facts(desk: Desk) -> Status:
+    """From the rows and the folders' names alone: a thousand that wait cost one small query."""
+    root, now = desk.settings.vault, desk.now()
+    folders = {folder: len(files.names(root, folder)) for folder in files.FOLDERS}
+
+    def ask(tx: Transaction) -> Status:
+        requests = [
+            _waiting(row.id, f"{row.action.kind} to {row.action.to}: {row.action.subject}", row.created, now)
+            for row in ledger.listed(tx, ("waiting", "unknown"), SHOWN)
+        ]
+        drafted = [
+            _waiting(step.data["draft_id"], f"draft to {step.data['letter']['to']}", _time(step.created), now)
+            for step in steps.in_states(tx, "mail", ("drafted",), SHOWN)
+        ]
+        counts = {kind: _counts(tx, kind) for kind in ("mail", "send")}
+        (asked,) = tx.one("SELECT count(*) FROM actions WHERE state IN ('waiting', 'unknown')") or (0,)
+        return Status(
+            folders=folders,
+            mails=counts["mail"],
+            sends=counts["send"],
+            waiting=sorted(requests + drafted, key=lambda each: each.since)[:SHOWN],
+            waiting_total=asked + counts["mail"].get("drafted", 0),
+            errors=_troubles(tx),
+            health=kept(root),
+        )
+
+    return await desk.store.read(ask)
+
+
+def kept(root: Path) -> dict[str, Any]:
+    """What the orchestrator wrote about itself last."""
+    try:
+        found = json.loads((root / "Logs" / STATE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
+    """The seed's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
+    now = desk.now()
+    if not await desk.store.write(lambda tx: _my_turn(tx, now)) and not always:
+        return
+    root = desk.settings.vault
+    try:
+        mailbox = await mailbox_name(desk)
+        place = await desk.store.read(lambda tx: steps.cursor(tx, mailbox))
+    except DeskError:  # the state says that the mailbox does not answer; that is what it is for
+        mailbox, place = desk.settings.mail, None
+    state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
+    files.write(root, ("Logs",), STATE_FILE, json.dumps(state, indent=2) + "\n")
+    files.write(root, (), "Dashboard.md", page(await facts(desk), now))
+
+
+def page(status: Status, now: datetime) -> str:
+    def table(counts: Mapping[str, int]) -> str:
+        return "\n".join(f"| {name} | {count} |" for name, count in counts.items()) or "| none | 0 |"
+
+    lines = [f"- {each.what} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
+    if status.waiting_total > len(status.waiting):
+        lines.append(f"- and {status.waiting_total - len(status.waiting)} more")
+    troubles = [f"- {each.what}: {each.error} ({each.state}, tried {each.attempts} times)" for each in status.errors]
+    health = [f"- {name}: {value}" for name, value in status.health.items() if name != "cursor"]
+    parts = [
+        "# The desk",
+        f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
+        f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
+        "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
+        "## Last errors\n\n" + ("\n".join(troubles) or "None."),
+    ]
+    properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
+    return frontmatter.render(properties, "\n" + "\n\n".join(map(_plain, parts)) + "\n")
+
+
+def age(seconds: int) -> str:
+    for size, unit in ((86400, "days"), (3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} seconds"
+
+
+def _plain(text: str) -> str:
+    """A stranger's subject must not become a link or an embedded file in the person's note."""
+    return text.replace("[[", "[ [").replace("![", "! [").replace("](", "] (").replace("<", "&lt;")
+
+
+def _waiting(name: str, what: str, since: datetime, now: datetime) -> Waiting:
+    return Waiting(id=name, what=what, since=iso(since), age_seconds=max(0, round((now - since).total_seconds())))
+
+
+def _counts(tx: Transaction, kind: str) -> dict[str, int]:
+    return dict(tx.all("SELECT state, count(*) FROM steps WHERE kind = ? GROUP BY state ORDER BY state", kind))
+
+
+def _troubles(tx: Transaction) -> list[Trouble]:
+    rows = tx.all(
+        "SELECT key, state, error, attempts FROM steps WHERE error IS NOT NULL ORDER BY tried DESC LIMIT ?", SHOWN
+    )
+    return [Trouble(what=key, state=state, error=error, attempts=attempts) for key, state, error, attempts in rows]
+
+
+def _my_turn(tx: Transaction, now: datetime) -> bool:
+    old = steps.cursor(tx, _DASHBOARD)
+    return (old is None or old <= iso(now)) and steps.advance(tx, _DASHBOARD, old, iso(now + _REFRESH))
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
