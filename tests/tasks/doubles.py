@@ -64,6 +64,7 @@ async def backend_at(
         async with Client(tasks_server(desk), mode="2026-07-28") as client:
             yield client
     finally:
+        await http.aclose()
         desk.close()
 
 

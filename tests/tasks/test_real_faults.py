@@ -282,7 +282,7 @@ async def test_10_long_tasks_make_short_pages(tasks: Client) -> None:
 
 
 async def test_11_one_pool_serves_all_calls(home: Home, service: Service, user: str) -> None:
-    connections = 0
+    connections, hung_up = 0, asyncio.Event()
 
     async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
@@ -290,6 +290,8 @@ async def test_11_one_pool_serves_all_calls(home: Home, service: Service, user: 
         host, port = service.rest.removeprefix("http://").split(":")
         there = await asyncio.open_connection(host, int(port))
         await asyncio.gather(carry(reader, there[1]), carry(there[0], writer))
+        await asyncio.gather(there[1].wait_closed(), writer.wait_closed())
+        hung_up.set()
 
     async def carry(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
         while data := await source.read(65536):
@@ -302,6 +304,7 @@ async def test_11_one_pool_serves_all_calls(home: Home, service: Service, user: 
         for number in range(10):
             await ok(client, "create_task", title=f"{number}")
         assert (await ok(client, "list_tasks"))["total"] == 10
+    await hung_up.wait()
     server.close()
 
     assert connections == 1
