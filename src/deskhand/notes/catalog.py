@@ -20,7 +20,7 @@ from threading import Lock
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter
 from deskhand.notes.matching import fold, pairs, words_of
-from deskhand.notes.walk import Key, look, read
+from deskhand.notes.walk import Key, Root, look, read
 
 VERSION = 1
 RACY_NS = 2_000_000_000
@@ -96,7 +96,7 @@ def decoded(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def prepare(root: int, path: str, now: float) -> Filing:
+def prepare(root: Root, path: str, now: float) -> Filing:
     content = read(root, path)
     if content is None:
         return Filing(path, None, racy=False, digest=b"", text=Text([], set(), ""), size=0)
@@ -259,7 +259,7 @@ def in_order(found: dict[str, Key]) -> dict[str, Key]:
     return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0])))
 
 
-def note_changes(db: sqlite3.Connection, root: int, changes: Mapping[str, Key | None]) -> None:
+def note_changes(db: sqlite3.Connection, root: Root, changes: Mapping[str, Key | None]) -> None:
     """Rows for what came, none for what went, and all that changed is stale."""
     for path, seen in changes.items():
         # It may have come back since the scan that missed it.

@@ -165,7 +165,9 @@ class _Match:
             return [*text.values, text.body]
 
         _, body = frontmatter.split(self.source)
-        return Hit(self.path, matching.snippet(asked, self.path, values, body))
+        # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
+        needles = [asked.whole] if self.tier == 1 else asked.words
+        return Hit(self.path, matching.snippet(needles, self.path, values, body))
 
 
 def _matches(session: Session, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:

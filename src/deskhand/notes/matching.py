@@ -109,9 +109,9 @@ def may_hold(block: str, word: str) -> bool:
     return any(sign in block for sign in "\"'\\!") or _NUMERIC.issuperset(word) or word in fold(block)
 
 
-def snippet(asked: Query, path: str, values: Callable[[], Sequence[str]], body: str) -> str:
+def snippet(needles: Sequence[str], path: str, values: Callable[[], Sequence[str]], body: str) -> str:
     """What surrounds the first match in the body, else the value, else the name that matched."""
-    for needle in (asked.whole, *asked.words):
+    for needle in needles:
         if place := _locate(body, needle):
             return _excerpt(body, *place)
         for value in values():

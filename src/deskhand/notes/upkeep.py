@@ -37,7 +37,7 @@ class Session:
     """One question's view: the index, the vault, and the last scan's time if the question made none itself."""
 
     db: sqlite3.Connection
-    root: int
+    root: walk.Root
     as_of: datetime | None
 
 
@@ -119,7 +119,7 @@ class Upkeep:
         if self._asking:
             self._quiet.wait(PAUSE)
 
-    def _freshen(self, db: sqlite3.Connection, root: int) -> datetime | None:
+    def _freshen(self, db: sqlite3.Connection, root: walk.Root) -> datetime | None:
         asked = time.monotonic()
         with self._looking:
             last = self._reliable(db, root)
@@ -135,7 +135,7 @@ class Upkeep:
             self._start("scan", self._scan_in_background)
         return datetime.fromtimestamp(last.wall, UTC)
 
-    def _reliable(self, db: sqlite3.Connection, root: int) -> _Scan | None:
+    def _reliable(self, db: sqlite3.Connection, root: walk.Root) -> _Scan | None:
         """The last scan, if the watch has named everything that changed since."""
         last = self._last
         if last is None or last.cost <= self._scan_budget or not last.watched or not self._watch.covers(root):
@@ -147,7 +147,7 @@ class Upkeep:
             touched, self._touched = self._touched, set()
         return touched | self._watch.take()
 
-    def _see(self, db: sqlite3.Connection, root: int, named: set[str], *, everything: bool) -> None:
+    def _see(self, db: sqlite3.Connection, root: walk.Root, named: set[str], *, everything: bool) -> None:
         try:
             if everything:
                 self._scan(db, root, named)
@@ -158,7 +158,7 @@ class Upkeep:
             self._last = None
             raise
 
-    def _look_at(self, db: sqlite3.Connection, root: int, named: set[str]) -> None:
+    def _look_at(self, db: sqlite3.Connection, root: walk.Root, named: set[str]) -> None:
         changes: dict[str, walk.Key | None] = {}
         for path in named:
             found = walk.scan(root, path)
@@ -168,7 +168,11 @@ class Upkeep:
         self._apply(db, root, changes)
 
     def _scan(
-        self, db: sqlite3.Connection, root: int, named: Iterable[str] = (), pause: Callable[[], None] = lambda: None
+        self,
+        db: sqlite3.Connection,
+        root: walk.Root,
+        named: Iterable[str] = (),
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         watched = self._watch.covers(root)
         wall, started = self._now(), time.monotonic()
@@ -186,7 +190,7 @@ class Upkeep:
             self._watch.start()
 
     def _apply(
-        self, db: sqlite3.Connection, root: int, changes: Mapping[str, walk.Key | None], *, anew: bool = False
+        self, db: sqlite3.Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, anew: bool = False
     ) -> None:
         """Note what changed. Few texts are filed at once, many are left for the background."""
         if not changes and not anew:
@@ -216,7 +220,7 @@ class Upkeep:
             done += len(filings)
             report(done)
 
-    def _prepared(self, root: int, paths: list[str], pause: Callable[[], None]) -> list[catalog.Filing]:
+    def _prepared(self, root: walk.Root, paths: list[str], pause: Callable[[], None]) -> list[catalog.Filing]:
         filings: list[catalog.Filing] = []
         size = 0
         for path in paths:

@@ -15,13 +15,43 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO that somebody named like a note must not block the open.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _SIGNED = (1 << 63) - 1
+_REACHED = 64
 _ENDINGS = (".md", ".MD", ".Md", ".mD")
 
 
+class Root:
+    """The vault's folder, open, and the folders below it that were reached last: most notes share theirs."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._reached: dict[str, int] = {}
+
+    def reach(self, path: str) -> int:
+        """A descriptor of the folder, reached without following any link; it is closed with the root."""
+        if not path:
+            return self.fd
+        if path not in self._reached:
+            parent, _, name = path.rpartition("/")
+            inner = os.open(name, _FOLDER, dir_fd=self.reach(parent))
+            if len(self._reached) >= _REACHED:
+                self._let_go()
+            self._reached[path] = inner
+        return self._reached[path]
+
+    def close(self) -> None:
+        self._let_go()
+        os.close(self.fd)
+
+    def _let_go(self) -> None:
+        for fd in self._reached.values():
+            os.close(fd)
+        self._reached.clear()
+
+
 @contextmanager
-def opened(root: Path) -> Iterator[int]:
+def opened(root: Path) -> Iterator[Root]:
     try:
-        folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        folder = Root(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as exc:
         raise Unavailable(
             f"The vault cannot be opened: {exc.strerror}.",
@@ -31,10 +61,10 @@ def opened(root: Path) -> Iterator[int]:
     try:
         yield folder
     finally:
-        os.close(folder)
+        folder.close()
 
 
-def scan(root: int, start: str = "", pause: Callable[[], None] = lambda: None) -> dict[str, Key]:
+def scan(root: Root, start: str = "", pause: Callable[[], None] = lambda: None) -> dict[str, Key]:
     """Every note at or below `start`, with its key."""
     if start and not all(map(visible, start.split("/"))):
         return {}
@@ -46,34 +76,22 @@ def scan(root: int, start: str = "", pause: Callable[[], None] = lambda: None) -
         pause()
         folder = folders.pop()
         try:
-            fd = _reach(root, folder)
-        except OSError:
-            continue  # gone, replaced by a link or not ours to read: nothing there to show
-        try:
-            with os.scandir(fd) as entries:
+            with os.scandir(root.reach(folder)) as entries:
                 _sort(entries, f"{folder}/" if folder else "", found, folders)
         except OSError:
-            continue
-        finally:
-            os.close(fd)
+            continue  # gone, replaced by a link or not ours to read: nothing there to show
     return found
 
 
-def look(root: int, path: str) -> Key | None:
+def look(root: Root, path: str) -> Key | None:
     folder, _, name = path.rpartition("/")
     try:
-        parent = _reach(root, folder)
+        return _key(os.stat(name, dir_fd=root.reach(folder), follow_symlinks=False))
     except OSError:
         return None
-    try:
-        return _key(os.stat(name, dir_fd=parent, follow_symlinks=False))
-    except OSError:
-        return None
-    finally:
-        os.close(parent)
 
 
-def read(root: int, path: str) -> tuple[bytes, Key] | None:
+def read(root: Root, path: str) -> tuple[bytes, Key] | None:
     """The note's bytes and the key it had before they were read; None when it is no note (any more)."""
     try:
         file = _open(root, path)
@@ -131,22 +149,6 @@ def _content(file: int, size: int) -> bytes:
     return data
 
 
-def _open(root: int, path: str) -> int:
+def _open(root: Root, path: str) -> int:
     folder, _, name = path.rpartition("/")
-    parent = _reach(root, folder)
-    try:
-        return os.open(name, _FILE, dir_fd=parent)
-    finally:
-        os.close(parent)
-
-
-def _reach(root: int, path: str) -> int:
-    """A descriptor of the folder, reached without following any link."""
-    current = os.dup(root)
-    for name in path.split("/") if path else ():
-        try:
-            inner = os.open(name, _FOLDER, dir_fd=current)
-        finally:
-            os.close(current)
-        current = inner
-    return current
+    return os.open(name, _FILE, dir_fd=root.reach(folder))

@@ -33,9 +33,9 @@ class Watch:
             self._thread = threading.Thread(target=self._run, args=(self._stop,), name="notes-watch", daemon=True)
             self._thread.start()
 
-    def covers(self, root: int) -> bool:
+    def covers(self, root: walk.Root) -> bool:
         """Whether changes below this very folder are reported; a folder put in its place is another one."""
-        status = os.fstat(root)
+        status = os.fstat(root.fd)
         with self._lock:
             if self._watched is None:
                 return False
