@@ -49,5 +49,6 @@ def _mcp(options: argparse.Namespace) -> None:
 def _up(options: argparse.Namespace) -> None:
     del options
     print("The page is not there yet. What the desk can do today:")
-    print("  VAULT_PATH=~/notes python3 run.py mcp obsidian     the notes server, for any MCP client")
-    print("  python3 run.py --help                              everything else")
+    print(f"  python3 run.py mcp NAME         an MCP server for any client: {', '.join(SERVERS)}")
+    print("  python3 run.py orchestrate      mail in, drafts out, what you approved is sent")
+    print("  python3 run.py --help           everything else; the README says what to set")
