@@ -26,13 +26,22 @@ LOCK = ROOT / "requirements.lock"
 JUDGES = ROOT / ".judges"
 UV = "uv==0.13.7"
 # Programs that some tests or benches drive, and the Debian packages that bring them.
-SYSTEM_PACKAGES = {"strace": "strace", "rg": "ripgrep", "tmux": "tmux", "dovecot": "dovecot-imapd"}
-# Foreign judges of the MCP servers. They need Node 22, which comes as a package as well.
+SYSTEM_PACKAGES = {
+    "strace": "strace",
+    "rg": "ripgrep",
+    "tmux": "tmux",
+    "dovecot": "dovecot-imapd",
+    "chromium": "chromium",
+}
+# Foreign judges of the servers, the bundle and the page. Some need Node 22, which comes as a package as well.
 NODE_PACKAGES = (
     "node@22",
     "@modelcontextprotocol/conformance@0.2.0-alpha.12",
     "@modelcontextprotocol/inspector@2.12.0",
     "@modelcontextprotocol/sdk@1.32.2",
+    "@modelcontextprotocol/client@2.4.0",
+    "@anthropic-ai/mcpb@2.1.2",
+    "axe-core@4.14.0",
 )
 
 
@@ -85,7 +94,7 @@ def set_up():
 
 
 def test(arguments):
-    install_system_packages(["strace", "tmux", "dovecot"])
+    install_system_packages(["strace", "tmux", "dovecot", "chromium"])
     install_judges()
     steps = [
         ["ruff", "format", "--check", "--quiet", "."],
@@ -104,7 +113,7 @@ def test(arguments):
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    install_system_packages(["rg", "strace", "tmux", "dovecot"])
+    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium"])
     install_judges()
     programs = {path.stem: path for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()}
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else list(programs)
@@ -136,7 +145,7 @@ def install_judges():
     stamp = JUDGES / "stamp"
     if not shutil.which("npm") or (stamp.is_file() and stamp.read_text() == " ".join(NODE_PACKAGES)):
         return
-    say("installing the MCP judges from npm (once)")
+    say("installing the judges from npm (once)")
     JUDGES.mkdir(exist_ok=True)
     command = [
         "npm",

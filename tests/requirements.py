@@ -129,6 +129,8 @@ REQUIREMENTS = {
     "mail:cursor": "Each mailbox tells what arrived after a cursor, and says when the cursor is void.",
     "judges:conformance": "The official conformance suite passes for both revisions.",
     "judges:clients": "The Inspector and the TypeScript SDK are content.",
+    "entry:link": "A one-time link from the terminal lets one browser in, once, within minutes.",
+    "entry:forms": "Only a form of the signed-in page itself has an effect; GET never has.",
 }
 
 

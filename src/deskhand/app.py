@@ -86,7 +86,7 @@ class Desk:
 
     async def owner_of_token(self, token: str) -> str | None:
         """Whose own token this is; where the backend is another process, only that one knows."""
-        from deskhand.tasks import tokens
+        from deskhand import tokens
 
         if self.settings.fastapi_base_url is not None:
             return None

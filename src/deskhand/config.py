@@ -194,6 +194,16 @@ class Settings(BaseModel):
         Text | None, Option("orchestrator.gmail_server", "DESKHAND_GMAIL_SERVER", "a command or an http URL")
     ] = Field(None, description="Gmail server of this desk that sends; without it the orchestrator starts one.")
 
+    hold_seconds: Annotated[float, Option("inbox.hold_seconds", "DESKHAND_HOLD_SECONDS", "seconds, from 0")] = Field(
+        10.0, ge=0, allow_inf_nan=False, description="How long a yes given on the page can be undone before it acts."
+    )
+    inbox_port: Annotated[int, Option("inbox.port", "DESKHAND_PORT", "a port, 1 to 65535")] = Field(
+        8642, ge=1, le=65535, description="Port of the whole desk (`deskhand up`)."
+    )
+    notify: Annotated[Secret | None, Option("inbox.notify", "DESKHAND_NOTIFY", "Apprise URLs with blanks between")] = (
+        Field(None, description="Whom to tell that something waits; a message links to the page and never decides.")
+    )
+
     @property
     def database(self) -> str:
         if self.database_url is None:

@@ -34,26 +34,27 @@ def _api(options: argparse.Namespace) -> None:
 
 
 def _create(options: argparse.Namespace) -> None:
-    from deskhand.tasks import tokens
-    from deskhand.tasks.due import utc_text
+    from deskhand import tokens
 
     name = options.name or options.user
     with opened_desk() as desk:
-        made = desk.store.run(lambda tx: tokens.create(tx, options.user, name, utc_text(desk.now())))
+        made = desk.store.run(lambda tx: tokens.create(tx, options.user, name, desk.now()))
     print(json.dumps({"name": name, "user_id": options.user, "token": made}) if options.json else made)
 
 
 def _list(options: argparse.Namespace) -> None:
-    from deskhand.tasks import tokens
+    from deskhand import tokens
 
     with opened_desk() as desk:
         found = desk.store.run(tokens.kept)
     for each in found:
-        print(json.dumps(each._asdict()) if options.json else f"{each.name}  {each.user_id}  {each.created_at}")
+        at = each.created.isoformat()
+        line = f"{each.name}  {each.user_id}  {each.scopes}  {at}"
+        print(json.dumps(each._asdict() | {"created": at}) if options.json else line)
 
 
 def _revoke(options: argparse.Namespace) -> None:
-    from deskhand.tasks import tokens
+    from deskhand import tokens
 
     with opened_desk() as desk:
         desk.store.run(lambda tx: tokens.revoke(tx, options.name))

@@ -13,10 +13,10 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 
+from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response
 from deskhand.servers import READS, WRITES, DeskServer, tool
-from deskhand.tasks import tokens
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,

@@ -23,7 +23,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from deskhand import __version__
+from deskhand import __version__, tokens
 from deskhand.errors import (
     AuthRequired,
     Changed,
@@ -39,7 +39,7 @@ from deskhand.errors import (
     Unavailable,
 )
 from deskhand.store import Store
-from deskhand.tasks import due, models, store, tokens
+from deskhand.tasks import due, models, store
 from deskhand.tasks.models import LARGEST_ID, NewTask, TaskChanges, TaskFilter
 
 log = logging.getLogger("deskhand.tasks")

@@ -1,7 +1,8 @@
-"""The users' own bearer tokens. Only a digest is kept: whoever reads the database cannot enter with it."""
+"""The bearer tokens of assistants and users. Only a digest is kept: whoever reads the database cannot enter with it."""
 
 import re
 import secrets
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import NamedTuple
 
@@ -14,7 +15,8 @@ _USER_ID = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 class Kept(NamedTuple):
     name: str
     user_id: str
-    created_at: str
+    scopes: str
+    created: datetime
 
 
 def is_user_id(text: object) -> bool:
@@ -22,7 +24,7 @@ def is_user_id(text: object) -> bool:
     return isinstance(text, str) and _USER_ID.fullmatch(text) is not None
 
 
-def create(tx: Transaction, user: str, name: str, now: str) -> str:
+def create(tx: Transaction, user: str, name: str, now: datetime) -> str:
     """A new token for the user; it is told now and never again."""
     if not is_user_id(user):
         raise InvalidInput(
@@ -31,8 +33,8 @@ def create(tx: Transaction, user: str, name: str, now: str) -> str:
         )
     token = f"dh_{secrets.token_urlsafe(32)}"
     added = tx.execute(
-        "INSERT INTO user_token (digest, name, user_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        *(_digest(token), name, user, now),
+        "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
+        *(_digest(token), name, user, "tasks:write", round(now.timestamp() * 1000)),
     )
     if not added:
         raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
@@ -40,17 +42,18 @@ def create(tx: Transaction, user: str, name: str, now: str) -> str:
 
 
 def kept(tx: Transaction) -> list[Kept]:
-    return [Kept(*row) for row in tx.all("SELECT name, user_id, created_at FROM user_token ORDER BY created_at, name")]
+    rows = tx.all("SELECT name, user_id, scopes, created FROM tokens ORDER BY created, name")
+    return [Kept(name, user, scopes, datetime.fromtimestamp(at / 1000, UTC)) for name, user, scopes, at in rows]
 
 
 def revoke(tx: Transaction, name: str) -> None:
-    if not tx.execute("DELETE FROM user_token WHERE name = ?", name):
+    if not tx.execute("DELETE FROM tokens WHERE name = ?", name):
         raise NotFound(f"there is no token named {name}", hint="`deskhand token list` shows them")
 
 
 def owner(tx: Transaction, token: str) -> str | None:
     """Whose token this is. The digest is looked up, so its bytes tell a guesser nothing by timing."""
-    row = tx.one("SELECT user_id FROM user_token WHERE digest = ?", _digest(token))
+    row = tx.one("SELECT user_id FROM tokens WHERE digest = ?", _digest(token))
     return row[0] if row else None
 
 

@@ -1,0 +1,79 @@
+"""The page: who may enter, what waits how, and the tokens of assistants."""
+
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    _tokens()
+    _cards()
+    _entry()
+
+
+def _tokens() -> None:
+    """An assistant's token may stand for a user of the tasks backend; its scopes say what it opens."""
+    op.execute(
+        """
+        CREATE TABLE tokens (
+            digest TEXT PRIMARY KEY,
+            name TEXT NOT NULL UNIQUE,
+            user_id TEXT,
+            scopes TEXT NOT NULL,
+            created BIGINT NOT NULL,
+            used BIGINT
+        )
+        """
+    )
+    created = {
+        "sqlite": "CAST(1000 * unixepoch(created_at) AS INTEGER)",
+        "postgresql": "CAST(1000 * EXTRACT(EPOCH FROM CAST(created_at AS TIMESTAMPTZ)) AS BIGINT)",
+    }[op.get_context().dialect.name]
+    op.execute(
+        "INSERT INTO tokens (digest, name, user_id, scopes, created)"
+        f" SELECT digest, name, user_id, 'tasks:write', {created} FROM user_token"
+    )
+    op.execute("DROP TABLE user_token")
+
+
+def _cards() -> None:
+    # A decision of the page rests here until its hold ends; until then it can be undone without a trace outside.
+    op.execute(
+        """
+        CREATE TABLE holds (
+            id TEXT PRIMARY KEY,
+            digest TEXT NOT NULL,
+            decided_by TEXT NOT NULL,
+            until BIGINT NOT NULL,
+            taken BIGINT
+        )
+        """
+    )
+    op.execute("CREATE INDEX holds_until ON holds (until)")
+    op.execute("CREATE TABLE snoozes (id TEXT PRIMARY KEY, until BIGINT NOT NULL)")
+    op.execute("ALTER TABLE actions ADD COLUMN asked_by TEXT")
+    op.execute("ALTER TABLE actions ADD COLUMN decided BIGINT")
+    # The desk sent it itself; whoever proposed it is told so at the next same call, once.
+    op.execute("ALTER TABLE actions ADD COLUMN untold INTEGER NOT NULL DEFAULT 0")
+    op.execute("CREATE INDEX actions_state ON actions (state, created, id)")
+    op.execute("ALTER TABLE drafts ADD COLUMN drafted_by TEXT")
+    op.execute("ALTER TABLE drafts ADD COLUMN reason TEXT")
+
+
+def _entry() -> None:
+    op.execute("CREATE TABLE entry_links (digest TEXT PRIMARY KEY, expires BIGINT NOT NULL)")
+    op.execute(
+        """
+        CREATE TABLE sessions (
+            digest TEXT PRIMARY KEY,
+            created BIGINT NOT NULL,
+            seen BIGINT NOT NULL,
+            expires BIGINT NOT NULL,
+            browser TEXT NOT NULL
+        )
+        """
+    )
+    op.execute("CREATE TABLE page_password (id INTEGER PRIMARY KEY CHECK (id = 1), hash TEXT NOT NULL)")

@@ -1,0 +1,52 @@
+"""Pages from templates. Everything that comes from outside is escaped; nothing on a page is inline."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+
+HERE = Path(__file__).parent
+PLACES = (
+    ("/", "Approvals"),
+    ("/mail", "Mail"),
+    ("/notes", "Notes"),
+    ("/tasks", "Tasks"),
+    ("/agents", "Agents"),
+    ("/timeline", "Timeline"),
+    ("/checkup", "Health"),
+)
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+@cache
+def templates() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+
+
+def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """A whole page, or with a template of its own a piece of one. Templates get `form_token`, `here`, `places`."""
+    session = getattr(request.state, "session", None)
+    shown = templates().get_template(template)
+    known = {"form_token": session.form_token if session else None, "here": request.url.path, "places": PLACES}
+    return HTMLResponse(shown.render(known | context), status, headers=HEADERS)

@@ -1,0 +1,83 @@
+"""Who may enter the page. A one-time link from the terminal becomes a session; only digests are kept of both."""
+
+import hmac
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+
+from deskhand.store import Transaction
+
+LINK_LIFE = timedelta(minutes=15)
+IDLE = timedelta(hours=12)
+LIFE = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    key: str
+    """What the cookie carries."""
+    created: datetime
+    seen: datetime
+
+    @property
+    def form_token(self) -> str:
+        """What each form of this session carries: made from the key, so that nothing more is kept."""
+        return hmac.digest(self.key.encode(), b"form", "sha256").hex()
+
+
+def invite(tx: Transaction, now: datetime) -> str:
+    """The secret of a link that lets one browser in, once, soon."""
+    key = secrets.token_urlsafe(24)
+    tx.execute("DELETE FROM entry_links WHERE expires <= ?", _ms(now))
+    tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest(key), _ms(now + LINK_LIFE))
+    return key
+
+
+def redeem(tx: Transaction, link: str, browser: str, now: datetime) -> Session | None:
+    """A session for whoever comes first with the link."""
+    if not tx.execute("DELETE FROM entry_links WHERE digest = ? AND expires > ?", _digest(link), _ms(now)):
+        return None
+    return begin(tx, browser, now)
+
+
+def begin(tx: Transaction, browser: str, now: datetime) -> Session:
+    key = secrets.token_urlsafe(32)
+    tx.execute("DELETE FROM sessions WHERE expires <= ? OR seen <= ?", _ms(now), _ms(now - IDLE))
+    tx.execute(
+        "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
+        *(_digest(key), _ms(now), _ms(now), _ms(now + LIFE), browser[:200]),
+    )
+    return Session(key, now, now)
+
+
+def find(tx: Transaction, key: str, now: datetime) -> Session | None:
+    row = tx.one(
+        "SELECT created, seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
+        *(_digest(key), _ms(now), _ms(now - IDLE)),
+    )
+    return Session(key, _time(row[0]), _time(row[1])) if row else None
+
+
+def touch(tx: Transaction, session: Session, now: datetime) -> None:
+    tx.execute("UPDATE sessions SET seen = ? WHERE digest = ?", _ms(now), _digest(session.key))
+
+
+def end(tx: Transaction, session: Session) -> None:
+    tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(session.key))
+
+
+def end_all(tx: Transaction) -> int:
+    return tx.execute("DELETE FROM sessions")
+
+
+def _digest(secret: str) -> str:
+    return sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
