@@ -21,6 +21,7 @@ WORDS = 128
 CONSTRAINTS = 8
 
 Parts = list[list[str]]
+"""For each word of a query the vocabulary's words with it; none where they are too many to ask for."""
 
 _ROW = "note.id, path, mtime_ns, size, inode, ctime_ns, stale"
 
@@ -39,9 +40,7 @@ class Row(NamedTuple):
 
 
 def parts(db: sqlite3.Connection, asked: Query) -> Parts:
-    """For each word of the query that is in few enough words of the vocabulary, those words."""
-    found = (_words_with(db, matching.probe(word)) for word in asked.words[:CONSTRAINTS])
-    return [words for words in found if words]
+    return [_words_with(db, matching.probe(word)) for word in asked.words[:CONSTRAINTS]]
 
 
 def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
@@ -83,13 +82,13 @@ def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, be
 def count_matches(db: sqlite3.Connection, parts: Parts) -> int:
     """Exact up to some thousands, else the most there can be: counting on would cost more than it tells."""
     newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
-    if not parts:
+    if not any(parts):
         return newest
     limit = COUNTING // sum(map(len, parts))
     counted, oldest = db.execute(
         "SELECT count(*), min(rowid) FROM "
         "(SELECT rowid FROM posting WHERE posting MATCH ? ORDER BY rowid DESC LIMIT ?)",
-        (" AND ".join(map(matching.any_of, parts)), limit),
+        (" AND ".join(map(matching.any_of, filter(None, parts))), limit),
     ).fetchone()
     rest = oldest - 1 if counted == limit else 0
     return min(newest, int(counted) + rest + count_stale(db))
@@ -97,12 +96,28 @@ def count_matches(db: sqlite3.Connection, parts: Parts) -> int:
 
 def _source(asked: Query, parts: Parts, tier: int) -> tuple[str, str, tuple[str, ...]]:
     """The table that names the candidates, the condition on it and its parameters."""
-    expressions = [*map(matching.any_of, parts)]
-    if tier == 1 and len(asked.words) > 1 and (gaps := matching.gaps(asked.whole)):
+    in_phrase = tier == 1 and len(asked.words) > 1
+    expressions = [*map(matching.any_of, filter(None, _narrowed(asked, parts) if in_phrase else parts))]
+    if in_phrase and (gaps := matching.gaps(asked.whole)):
         expressions.append(matching.all_of(gaps[:CONSTRAINTS]))
     if not expressions:
         return "text", "TRUE", ()
     return "posting", "posting MATCH ?", (" AND ".join(expressions),)
+
+
+def _narrowed(asked: Query, parts: Parts) -> Parts:
+    """In a phrase the first word ends a word of the text, the last one begins one, and those between are whole."""
+    words = [*map(matching.printing, asked.words)]
+    narrow: Parts = []
+    for place, (word, found) in enumerate(zip(words, parts, strict=False)):
+        if 0 < place < len(words) - 1 and len(word) <= matching.PIECE:
+            narrow.append([word])
+        elif not found or len(word) > matching.PROBE:
+            narrow.append(found)
+        else:
+            fits = str.endswith if place == 0 else str.startswith
+            narrow.append([each for each in found if fits(each, word)] or [word])
+    return narrow
 
 
 def paths_with(

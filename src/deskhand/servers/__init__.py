@@ -165,7 +165,7 @@ def tool(fn: Callable[..., Any], *, title: str, annotations: ToolAnnotations, na
     arguments.model_rebuild(force=True)
     made.fn_metadata = _StrictMetadata(
         arg_model=arguments,
-        output_schema=_untitled(made.fn_metadata.output_schema),
+        output_schema=_lean(_untitled(made.fn_metadata.output_schema)),
         output_model=made.fn_metadata.output_model,
         wrap_output=made.fn_metadata.wrap_output,
     )
@@ -349,5 +349,28 @@ def _untitled(schema: Any) -> Any:
             return {key: _untitled(value) for key, value in schema.items() if key != "title"}
         case list():
             return [_untitled(item) for item in schema]
+        case _:
+            return schema
+
+
+def _lean(schema: Any) -> Any:
+    """The same schema without detours: some clients check each answer against it in a slow language."""
+    definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
+    flat = _flat(schema, definitions, ())
+    if "$ref" in json.dumps(flat):  # one that names itself keeps its definitions
+        return schema
+    return {key: value for key, value in flat.items() if key != "$defs"} if definitions else flat
+
+
+def _flat(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    match schema:
+        case {"$ref": str(reference), **rest} if (name := reference.removeprefix("#/$defs/")) not in inside:
+            return _flat(definitions[name], definitions, (*inside, name)) | rest
+        case {"anyOf": [{"type": str(first), **narrower}, {"type": "null"}], **rest} if "enum" not in narrower:
+            return _flat(narrower | rest, definitions, inside) | {"type": [first, "null"]}
+        case dict():
+            return {key: _flat(value, definitions, inside) for key, value in schema.items()}
+        case list():
+            return [_flat(item, definitions, inside) for item in schema]
         case _:
             return schema
