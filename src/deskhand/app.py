@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
+    from deskhand.tokens import Kept
 
 
 log = logging.getLogger("deskhand.desk")
@@ -82,15 +83,13 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone)
+        return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
-    async def owner_of_token(self, token: str) -> str | None:
-        """Whose own token this is; where the backend is another process, only that one knows."""
+    async def shown(self, token: str) -> "Kept | None":
+        """Whose token somebody shows at a door, where it is one of an assistant or a user."""
         from deskhand import tokens
 
-        if self.settings.fastapi_base_url is not None:
-            return None
-        return await self.store.read(lambda tx: tokens.owner(tx, token))
+        return await tokens.shown(self.store, token, self.now())
 
     def _service_token(self) -> str:
         if self.settings.service_auth_token is None:
