@@ -221,10 +221,11 @@ class Desk:
         except DeskError as failure:
             # The effect has happened; hiding its result from the caller would not undo it.
             log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
-        if in_vault:
+        # A desk without a vault has no log in it; the chain has the entry.
+        if in_vault and self.settings.vault_path is not None:
             from deskhand.gate import journal
 
-            await asyncio.to_thread(journal.action, self.settings.vault, entry)
+            await asyncio.to_thread(journal.action, self.settings.vault_path, entry)
 
     def close(self) -> None:
         for part in ("vault", "post", "store"):

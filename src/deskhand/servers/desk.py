@@ -16,6 +16,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ListResourcesResult, PaginatedRequestParams, Resource
+from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
@@ -122,6 +123,8 @@ def desk_tools(desk: Desk) -> dict[Area, list[Tool]]:
     }
     for each in made["agents"]:
         each.name = _RENAMED[each.name]
+    for each in gmail:
+        each.parameters["properties"].get("message_id", {})["description"] = "Message ID from search_email"
     return {area: [each for each in tools if each.name not in _LEFT_OUT] for area, tools in made.items()}
 
 
@@ -248,11 +251,15 @@ def _of_draft(found: Found) -> DeskAction:
     )
 
 
-# Resources.
+# What a client is shown.
 
 
 class _WholeDesk(DeskServer):
     desk: Desk
+
+    async def list_tools(self) -> list[MCPTool]:
+        """Without the schemas of answers: they are half of all characters, and an answer says itself what it is."""
+        return [each.model_copy(update={"output_schema": None}) for each in await super().list_tools()]
 
     async def _handle_list_resources(
         self, ctx: ServerRequestContext[None], params: PaginatedRequestParams | None
