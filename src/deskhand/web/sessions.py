@@ -63,11 +63,13 @@ def touch(tx: Transaction, session: Session, now: datetime) -> None:
     tx.execute("UPDATE sessions SET seen = ? WHERE digest = ?", _ms(now), _digest(session.key))
 
 
-def end(tx: Transaction, session: Session) -> None:
-    tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(session.key))
+def end(tx: Transaction, key: str) -> None:
+    tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(key))
 
 
 def end_all(tx: Transaction) -> int:
+    """End every session, and let no link that is still open begin another; how many sessions ended."""
+    tx.execute("DELETE FROM entry_links")
     return tx.execute("DELETE FROM sessions")
 
 
