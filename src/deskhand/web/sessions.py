@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
+from deskhand.app import Desk
 from deskhand.store import Transaction
 
 LINK_LIFE = timedelta(minutes=15)
@@ -24,6 +25,11 @@ class Session:
     def form_token(self) -> str:
         """What each form of this session carries: made from the key, so that nothing more is kept."""
         return hmac.digest(self.key.encode(), b"form", "sha256").hex()
+
+
+async def link(desk: Desk, address: str) -> str:
+    """An address of the desk that signs one browser in, once."""
+    return f"{address}/enter/{await desk.store.write(lambda tx: invite(tx, desk.now()))}"
 
 
 def invite(tx: Transaction, now: datetime) -> str:

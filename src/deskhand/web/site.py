@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
-from deskhand.web.demo import demo_routes
+from deskhand.web.demo import Arrivals, demo_routes
 from deskhand.web.entry import entry_routes
 from deskhand.web.render import HEADERS, HERE, render
 
@@ -26,7 +26,7 @@ log = logging.getLogger("deskhand.web")
 _OWN_HOSTS = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?")
 
 
-def site(desk: Desk, *, doors: Sequence[BaseRoute] = (), demo: bool = False) -> Starlette:
+def site(desk: Desk, *, doors: Sequence[BaseRoute] = (), demo: Arrivals | None = None) -> Starlette:
     """The page of this desk; `doors` are the MCP and REST endpoints that live beside it.
 
     `state.stopping` is set before the desk ends: what streams to a browser ends with it.
