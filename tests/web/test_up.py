@@ -23,7 +23,7 @@ from deskhand.config import load
 from deskhand.web import running
 from deskhand.web.sessions import Session
 
-DOORS = ("/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
+DOORS = ("/mcp", "/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
 FOREIGN_TOKEN = "a-token-of-the-person's-own-desk"
 
 
