@@ -147,6 +147,7 @@ REQUIREMENTS = {
     "up:whole": "One command serves the page and every MCP endpoint; page sessions and tokens open different doors.",
     "up:once": "A second start says where the first one runs and gives a fresh link.",
     "up:ends": "Ctrl-C ends the desk within seconds; no process and nothing of a demo is left.",
+    "up:performs": "A yes that any process took acts in the running desk when its hold ends, once.",
     "up:parts": "A part that is not set up is named with what to set, and the page comes up without it.",
     "demo:apart": "Nothing of the person's environment comes into the demo, and nothing of the demo leaves it.",
     "demo:story": "In the demo a mail arrives, is triaged, and the approved answer leaves once.",

@@ -20,6 +20,7 @@ from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.gate.actions import SendEmail
 from deskhand.web import running
 from deskhand.web.sessions import Session
 
@@ -240,9 +241,24 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Ho
         assert home.command("link").returncode == 7
     finally:
         first.close()
-    again = start(tmp_path, home.environment, "--port", "0")
+
+
+@requirement("up:performs")
+async def test_a_yes_of_another_process_acts_when_its_hold_ends(home: Home, tmp_path: Path) -> None:
+    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_HOLD_SECONDS": "0.5"}
+    up, desk = start(tmp_path, own, "--port", "0"), Desk(load(own).settings)
     try:
-        assert again.ends(signal.SIGTERM)[0] == 0
+        await desk.gate.submit(SendEmail(to="you@example.org", subject="Hello", body="Exactly so."), "email_mcp")
+        (card,), _ = await desk.cards.waiting()
+        held = await desk.cards.approve(card.id, card.digest, "person")
+        assert held.state == "held"
+        with anyio.fail_after(30):
+            while (await desk.cards.card(card.id)).state != "sent":
+                await anyio.lowlevel.checkpoint()
+        assert [mail.to for mail in await desk.mailbox.search("in:sent", 10)] == ["you@example.org"]
+        assert up.ends(signal.SIGTERM)[0] == 0
     finally:
-        again.close()
-    assert (again.home / "desk.log").stat().st_mode & 0o777 == 0o600
+        up.close()
+        await desk.close_mailbox()
+        desk.close()
+    assert (up.home / "desk.log").stat().st_mode & 0o777 == 0o600

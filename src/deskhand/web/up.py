@@ -110,14 +110,13 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 async def _perform(desk: Desk, ending: asyncio.Event) -> None:
     """What the person said yes to leaves when its hold ends, whichever process took the yes."""
-    cards = getattr(desk, "cards", None)
-    while cards is not None and not ending.is_set():
+    while not ending.is_set():
         wait = GLANCE
         try:
-            if (due := await cards.next_due()) is not None:
+            if (due := await desk.cards.next_due()) is not None:
                 wait = min(GLANCE, (due - desk.now()).total_seconds())
             if wait <= 0:
-                await cards.perform_due()
+                await desk.cards.perform_due()
         except DeskError as error:
             # What is held stays held, and is tried again: a database may be away for a moment.
             log.warning("not_performed", extra={"why": error.message})
