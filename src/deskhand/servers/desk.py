@@ -183,24 +183,28 @@ def _recorder(desk: Desk, tools: dict[Area, list[Tool]]) -> Recorder:
 
 
 async def _pending(desk: Desk, limit: int, cursor: str | None) -> DeskActions:
-    found: list[DeskAction] = []
-    if cursor is None or not cursor.startswith(drafts.PREFIX):
-        after = _position(cursor)
-        rows = await desk.store.read(lambda tx: ledger.listed(tx, ledger.OPEN, limit + 1, after))
-        # Heeded: the person may have answered by moving the file a moment ago.
-        heeded = [await desk.gate.heed(row) for row in rows[:limit]]
-        found = [_of_row(row) for row in heeded if row.state in ledger.OPEN]
-        if len(rows) > limit:
-            last = rows[limit - 1]
-            return DeskActions(actions=found, next_cursor=f"{ledger.milliseconds(last.created)}.{last.id}")
-    waiting = [_of_draft(each) for each in await desk.drafts.waiting()]
+    """First what the ledger has, then the drafts; the cursor tells how far one has come."""
     if cursor is not None and cursor.startswith(drafts.PREFIX):
-        before = next((place for place, each in enumerate(waiting) if each.id == cursor), -1)
-        waiting = waiting[before + 1 :]
-    room = limit - len(found)
-    last_shown = waiting[room - 1].id if room else drafts.PREFIX
-    more = last_shown if len(waiting) > room else None
-    return DeskActions(actions=[*found, *waiting[:room]], next_cursor=more)
+        return await _drafts_after(desk, limit, cursor)
+    after = _position(cursor)
+    rows = await desk.store.read(lambda tx: ledger.listed(tx, ledger.OPEN, limit + 1, after))
+    # Heeded: the person may have answered by moving the file a moment ago.
+    heeded = [await desk.gate.heed(row) for row in rows[:limit]]
+    found = [_of_row(row) for row in heeded if row.state in ledger.OPEN]
+    if len(rows) > limit:
+        last = rows[limit - 1]
+        return DeskActions(actions=found, next_cursor=f"{ledger.milliseconds(last.created)}.{last.id}")
+    more = await _drafts_after(desk, limit - len(found), drafts.PREFIX)
+    return DeskActions(actions=[*found, *more.actions], next_cursor=more.next_cursor)
+
+
+async def _drafts_after(desk: Desk, limit: int, cursor: str) -> DeskActions:
+    waiting = [_of_draft(each) for each in await desk.drafts.waiting()]
+    # Where the last one shown is gone by now they are listed from the start: twice is better than never.
+    start = next((place + 1 for place, each in enumerate(waiting) if each.id == cursor), 0)
+    shown = waiting[start : start + limit]
+    left = len(waiting) - start - len(shown)
+    return DeskActions(actions=shown, next_cursor=(shown[-1].id if shown else drafts.PREFIX) if left else None)
 
 
 def _position(cursor: str | None) -> tuple[int, str]:
