@@ -16,7 +16,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
+from deskhand.web import approvals
 from deskhand.web.entry import entry_routes
+from deskhand.web.events import Events
 from deskhand.web.render import HERE, render
 
 log = logging.getLogger("deskhand.web")
@@ -39,11 +41,12 @@ def site(desk: Desk, *, doors: "list[BaseRoute] | None" = None) -> Starlette:
     }
     made = Starlette(routes=routes, middleware=[Middleware(_OwnHost)], exception_handlers=failures)
     made.state.desk = desk
+    made.state.events = Events(desk)
     return made
 
 
 def _pages() -> list[Route]:
-    return []
+    return [*approvals.routes()]
 
 
 class _OwnHost:
