@@ -50,12 +50,12 @@ def routes() -> list[Route]:
         page(one, _whole),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
-        effect(f"{one}/approve", _answer("approved", lambda desk, card, form: desk.cards.approve(*card, PERSON))),
+        effect(f"{one}/approve", _answer("approved", lambda desk, card, _: desk.cards.approve(*card, PERSON))),
         effect(f"{one}/reject", _answer("rejected", _rejected)),
         effect(f"{one}/respond", _answer("responded", _responded)),
         effect(f"{one}/snooze", _answer("snoozed", _snoozed)),
-        effect(f"{one}/wake", _answer("woken", lambda desk, card, form: desk.cards.wake(card[0], PERSON))),
-        effect(f"{one}/undo", _answer("undone", lambda desk, card, form: desk.cards.undo(card[0], PERSON))),
+        effect(f"{one}/wake", _answer("woken", lambda desk, card, _: desk.cards.wake(card[0], PERSON))),
+        effect(f"{one}/undo", _answer("undone", lambda desk, card, _: desk.cards.undo(card[0], PERSON))),
     ]
 
 

@@ -35,7 +35,7 @@ def visible(text: str) -> Markup:
             continue
         made += [escape(text[place : found.start()]), _mark(found)]
         place = found.end()
-    return Markup().join([*made, escape(text[place:])])  # noqa: S704 - joins what is escaped
+    return Markup().join([*made, escape(text[place:])])
 
 
 def unseen(text: str) -> int:
@@ -46,7 +46,8 @@ def unseen(text: str) -> int:
 
 def lines(difference: str) -> list[tuple[str, Markup]]:
     """The lines of a unified diff, each with its sign: `+`, `-`, `@` or a blank."""
-    shown = (line for line in difference.splitlines() if not line.startswith(("+++", "---")))
+    # The first two lines name the files and the third the place; a line of the text may look like them.
+    shown = difference.splitlines()[3:]
     return [(line[:1] if line[:1] in "+-@" else " ", visible(line[1:] if line[:1] != "@" else "")) for line in shown]
 
 
@@ -82,7 +83,7 @@ def _belongs(text: str, found: re.Match[str]) -> bool:
 def _mark(found: re.Match[str]) -> Markup:
     run, char = found[0], found[1]
     if char:
-        label = f"{_name(char)} ×{len(run)}" if len(run) > 1 else _name(char)
+        label = f"{len(run)} times {_name(char)}" if len(run) > 1 else _name(char)
     elif run[0] == "\n":
         label = f"{run.count(chr(10)) - 1} empty lines"
     elif run[0] in "\t " or run.isspace():
