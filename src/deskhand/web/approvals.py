@@ -158,8 +158,8 @@ def _answer(
         desk: Desk = request.app.state.desk
         card_id = request.path_params["id"]
         try:
-            await act(desk, (card_id, _text(form, "digest")), form)
-        except (Changed, Denied, InvalidInput) as failure:
+            await act(desk, (card_id, _digest(form)), form)
+        except (Denied, InvalidInput) as failure:
             return await _refused(request, failure)
         return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
 
@@ -221,14 +221,11 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     # A browser sends each line of a text field with CR LF, whatever it showed.
     letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
     try:
-        await desk.cards.approve_edited(card_id, _text(form, "digest"), letter, PERSON)
-    except Changed:
-        card = await desk.cards.card(card_id)
-        return await _form(request, card, letter, Denied(_KEPT, reason="changed"), 409)
-    except InvalidInput as failure:
-        return await _form(request, await desk.cards.card(card_id), letter, failure, 422)
-    except Denied as failure:
-        return await _refused(request, failure)
+        await desk.cards.approve_edited(card_id, _digest(form), letter, PERSON)
+    except (Denied, InvalidInput) as failure:
+        shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
+        status = 422 if isinstance(failure, InvalidInput) else 409
+        return await _form(request, await desk.cards.card(card_id), letter, shown, status)
     return RedirectResponse(f"/approvals/{card_id}?done=approved", 303)
 
 
@@ -269,10 +266,17 @@ async def _approve_all(request: Request, form: FormData) -> Response:
         return RedirectResponse("/", 303)
     try:
         await desk.cards.approve_all(answers, PERSON)
-    except (Changed, Denied) as failure:
+    except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
         return await _reviewed(request, [name for name, _ in answers], shown, 409)
     return RedirectResponse("/?done=batch", 303)
+
+
+def _digest(form: FormData) -> str:
+    """What the person saw; a form that does not say it answers nothing, rather than whatever is there."""
+    if not (given := _text(form, "digest")):
+        raise Changed("the form does not name what was shown")
+    return given
 
 
 def _text(form: FormData, name: str) -> str:
