@@ -35,36 +35,39 @@ async def state(desk: Desk) -> str:
 
 
 class Events:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, stopping: asyncio.Event) -> None:
         self._desk = desk
+        self._stopping = stopping
         self._listeners = 0
         self._looking: asyncio.Task[None] | None = None
         self._state: str | None = None
         self._turn = asyncio.Event()
-        self._closed = False
-
-    def close(self) -> None:
-        """End every stream; a server that is told to stop waits for them."""
-        self._closed = True
-        self._turn.set()
 
     async def stream(self, seen: str | None, welcome: Callable[[], Awaitable[bool]]) -> AsyncIterator[str]:
         """`changed` whenever the state is another than the one that the page has seen, and a sign of life between."""
         self._enter()
         try:
-            while not self._closed:
+            while not self._stopping.is_set():
                 turn = self._turn
                 if self._state is not None and self._state != seen:
                     seen = self._state
                     yield f"id: {seen}\nevent: changed\ndata:\n\n"
-                try:
-                    await asyncio.wait_for(turn.wait(), BEAT)
-                except TimeoutError:
+                if await self._silent(turn):
                     if not await welcome():
                         return
                     yield ": still here\n\n"
         finally:
             self._leave()
+
+    async def _silent(self, turn: asyncio.Event) -> bool:
+        """Whether nothing happened for so long that a sign of life is due; a server that ends waits for no stream."""
+        waits = [asyncio.create_task(each.wait()) for each in (turn, self._stopping)]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+        return not done
 
     def _enter(self) -> None:
         self._listeners += 1

@@ -77,3 +77,4 @@ def _entry() -> None:
         """
     )
     op.execute("CREATE TABLE page_password (id INTEGER PRIMARY KEY CHECK (id = 1), hash TEXT NOT NULL)")
+    op.execute("CREATE TABLE entry_failures (way TEXT NOT NULL, at BIGINT NOT NULL)")
