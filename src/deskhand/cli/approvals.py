@@ -61,9 +61,7 @@ def _decide(options: argparse.Namespace, answer: Literal["approved", "rejected"]
 
 
 async def _decided(desk: "Desk", draft_id: str, answer: Literal["approved", "rejected"], note: str | None) -> "Found":
-    draft = await desk.drafts.decide(draft_id, answer, note)
-    await desk.record("person", answer, draft.path, {"draft_id": draft_id}, None, 0, in_vault=True)
-    return draft
+    return await desk.drafts.decide(draft_id, answer, "person", note)
 
 
 async def _shown(desk: "Desk", draft_id: str) -> str:
