@@ -18,11 +18,12 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card, Letter
+from deskhand.gate.policy import linked_hosts
 from deskhand.web import times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import events, state
 from deskhand.web.render import render
-from deskhand.web.visible import hosts, lines, unseen
+from deskhand.web.visible import lines, unseen
 
 PERSON = "person"
 A_PAGE = 25
@@ -132,7 +133,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
     return {
         "original": original,
         "unread": unread,
-        "hosts": hosts(f"{card.subject}\n{card.body}"),
+        "hosts": linked_hosts(f"{card.subject}\n{card.body}")[0],
         "changes": lines(card.difference) if card.difference else [],
         "hidden_characters": unseen(card.subject + card.body),
     }

@@ -2,8 +2,6 @@
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from urllib.parse import unquote, urlsplit
 
 from markupsafe import Markup, escape
 
@@ -23,7 +21,6 @@ _NAMES = {
     "\u200d": "zero-width joiner",
     "\ufeff": "zero-width no-break space",
 }
-_URL = re.compile(r"\b(?:https?|ftp)://[^\s<>\"]+|\bmailto:[^\s<>\"]+", re.IGNORECASE)
 
 
 def visible(text: str) -> Markup:
@@ -49,25 +46,6 @@ def lines(difference: str) -> list[tuple[str, Markup]]:
     # The first two lines name the files and the third the place; a line of the text may look like them.
     shown = difference.splitlines()[3:]
     return [(line[:1] if line[:1] in "+-@" else " ", visible(line[1:] if line[:1] != "@" else "")) for line in shown]
-
-
-def hosts(text: str) -> list[str]:
-    """Where the links of a text really lead, each place once: as a browser reads them, not as they look."""
-    return list(dict.fromkeys(_places(text)))
-
-
-def _places(text: str) -> Iterator[str]:
-    for found in _URL.finditer(text):
-        url = found[0].rstrip(".,;:!?)]}'")
-        if url.lower().startswith("mailto:"):
-            yield f"mail to {unquote(url[7:].partition('?')[0])}"
-            continue
-        try:
-            # Browsers take a backslash for a slash: what follows it is no host, however it looks.
-            host = unquote(urlsplit(url.replace("\\", "/")).hostname or "")
-            yield unicodedata.normalize("NFKC", host).encode("idna").decode("ascii") or "an address that is none"
-        except ValueError:
-            yield "an address that is none"
 
 
 def _belongs(text: str, found: re.Match[str]) -> bool:
