@@ -68,7 +68,7 @@ async def the_card(desk: Desk) -> Card:
 
 async def sent(desk: Desk) -> list[tuple[str, str, str]]:
     found = [await desk.mailbox.get(each.id) for each in await desk.mailbox.search("in:sent", 50)]
-    return [(each.to, each.summary.subject, each.body) for each in found]
+    return [(each.summary.to, each.summary.subject, each.body) for each in found]
 
 
 async def drafted(desk: Desk, *mails: bytes) -> list[Card]:
@@ -89,7 +89,7 @@ async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(desk
 
     shown = (await person.reads(f"/approvals/{card.id}")).text
 
-    for text in ("ann@example.org", "never written to", "me@example.com", "Meeting notes", "evil.example", "in 6 days"):
+    for text in ("ann@example.org", "never written to", "me@example.com", "Meeting notes", "evil.example", "in 7 days"):
         assert text in shown
     assert "see https://bank.example@evil.example/x &lt;b&gt;now&lt;/b&gt;." in shown
     assert all(str(reason)[:20] in shown for reason in card.risk.reasons)
