@@ -144,6 +144,16 @@ REQUIREMENTS = {
     "page:hostile": "Hostile mail and text render harmless on the page, and what cannot be seen is named.",
     "entry:link": "A one-time link from the terminal lets one browser in, once, within minutes.",
     "entry:forms": "Only a form of the signed-in page itself has an effect; GET never has.",
+    "entry:sessions": "A session ends by itself, by signing out and from the terminal; no one else can choose its key.",
+    "entry:password": "A password can be added; guessing it ends after five tries, and no secret is kept or recorded.",
+    "entry:headers": "Every answer carries the page's headers, and only 127.0.0.1's own names are answered.",
+    "entry:recorded": "Who signed in, and who failed to, is on the record.",
+    "up:whole": "One command serves the page and every MCP endpoint; page sessions and tokens open different doors.",
+    "up:once": "A second start says where the first one runs and gives a fresh link.",
+    "up:ends": "Ctrl-C ends the desk within seconds; no process and nothing of a demo is left.",
+    "up:parts": "A part that is not set up is named with what to set, and the page comes up without it.",
+    "demo:apart": "Nothing of the person's environment comes into the demo, and nothing of the demo leaves it.",
+    "demo:story": "In the demo a mail arrives, is triaged, and the approved answer leaves once.",
 }
 
 

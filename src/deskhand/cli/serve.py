@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import threading
 import webbrowser
@@ -13,7 +14,9 @@ from deskhand import environment
 from deskhand.cli.parts import command, opened_desk
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from socket import socket
+    from typing import TextIO
 
     from deskhand.app import Desk
     from deskhand.config import Settings
@@ -27,6 +30,7 @@ SERVERS = {
     "tasks": "tasks_server",
 }
 """Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
+LARGEST_LOG = 10_000_000
 
 
 def add_to(commands: Any) -> None:
@@ -74,7 +78,7 @@ def _up(options: argparse.Namespace) -> None:
         from deskhand.web import running
 
         settings = _settings(stack, demo=options.demo)
-        log.configure(settings.log_level)
+        log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
         match running.claim(settings.home):
             case running.Running() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")
@@ -96,6 +100,20 @@ def _settings(stack: "ExitStack", *, demo: bool) -> "Settings":
 
     home = stack.enter_context(folder())
     return load({"DESKHAND_HOME": str(home)}).settings
+
+
+def _log_file(home: "Path") -> "TextIO":
+    """The terminal is the person's; what the parts have to say lies beside the database."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = home / "desk.log"
+    if file.exists() and file.stat().st_size > LARGEST_LOG:
+        file.replace(home / "desk.log.1")
+    _say(f"the log is {file}")
+    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _listening(options: argparse.Namespace, settings: "Settings") -> "socket":
