@@ -90,7 +90,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     """Everything that the list of cards shows."""
     desk: Desk = request.app.state.desk
     seen = await state(desk)
-    after = request.query_params.get("after")
+    after = request.query_params.get("after") or None
     cards, following = await desk.cards.waiting(limit=A_PAGE, after=after, snoozed=snoozed)
     counts = await desk.cards.counts()
     moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
