@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
+from deskhand.web import agents, checkup, mail, notes, tasks, timeline
 from deskhand.web.entry import entry_routes
 from deskhand.web.render import HERE, render
 
@@ -43,7 +44,8 @@ def site(desk: Desk, *, doors: "list[BaseRoute] | None" = None) -> Starlette:
 
 
 def _pages() -> list[Route]:
-    return []
+    parts = (mail, notes, tasks, agents, timeline, checkup)
+    return [route for part in parts for route in part.routes()]
 
 
 class _OwnHost:
