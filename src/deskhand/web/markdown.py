@@ -20,7 +20,8 @@ from markdown_it.token import Token
 LONGEST = 400_000
 """Characters; what is longer is shown as plain text."""
 _TAGS = frozenset(
-    "a blockquote br code del em h2 h3 h4 h5 h6 hr li ol p pre s strong table tbody td th thead tr ul".split()
+    ("a", "blockquote", "br", "code", "del", "em", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s")
+    + ("strong", "table", "tbody", "td", "th", "thead", "tr", "ul")
 )
 _WIKILINK = re.compile(r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]")
 _OUTSIDE = frozenset({"http", "https", "mailto"})
@@ -76,7 +77,7 @@ def _href(written: str, path: str) -> str:
 
 def _image(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
     """A picture is named, never loaded: whoever wrote the note would see that it was opened."""
-    del options, env
+    del renderer, options, env
     source, name = str(tokens[at].attrGet("src") or ""), tokens[at].content or "without a name"
     shown = escapeHtml(f"picture: {name}")
     if urlsplit(source).scheme in ("http", "https"):

@@ -60,7 +60,9 @@ async def _list(request: Request) -> Response:
     return await _shown(request)
 
 
-async def _shown(request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None) -> Response:
+async def _shown(
+    request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None
+) -> Response:
     desk: Desk = request.app.state.desk
     asked = {name: request.query_params.get(name, "").strip() for name in ("q", "label", "project", "priority")}
     state = request.query_params.get("state", "open")
