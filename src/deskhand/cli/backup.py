@@ -28,7 +28,9 @@ def _backup(options: argparse.Namespace) -> None:
         return
     proof = "without the database" if made.entries is None else f"record whole: {made.entries} entries"
     print(f"{made.file}: {len(made.members)} files, read back, {proof}")
-    print("It holds the desk's keys: keep it where only you can read it. Not in it: the vault, and the keyring's secrets.")
+    print(
+        "It holds the desk's keys: keep it where only you can read it. Not in it: the vault, and the keyring's secrets."
+    )
 
 
 def _restore(options: argparse.Namespace) -> None:

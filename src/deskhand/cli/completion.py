@@ -83,7 +83,7 @@ def _answers(tree: dict[tuple[str, ...], Node]) -> str:
             lines.append(f"    '{path}:{flag}') answer='{' '.join(words)}'; return ;;")
         lines += [f"    '{path}:{flag}') answer=; return ;;" for flag in node.valued if flag not in node.choices]
     shown = [
-        f"    '{path}') words='{' '.join(node.words)}'; flags='{' '.join(node.flags)}'; files={'1' if node.files else ''} ;;"
+        f"    '{path}') words='{' '.join(node.words)}'; flags='{' '.join(node.flags)}'; files={'1' * node.files} ;;"
         for path, node in _cases(tree)
     ]
     return (

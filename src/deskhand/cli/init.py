@@ -52,7 +52,7 @@ def _init(options: argparse.Namespace) -> int:
         raise InvalidInput(f"there is no folder {given['vault_path']}", hint="correct it, or add --make-folders")
     plan = init.planned(home, given)
     _show(plan, options)
-    if not agreed(f"Write {plan.file}?", yes=options.yes):
+    if plan.writes and not agreed(f"Write {plan.file}?", yes=options.yes):
         print("nothing was changed")
         return 0
     return _carry_out(plan, options, folders=folders)
@@ -67,13 +67,14 @@ def _carry_out(plan: "Plan", options: argparse.Namespace, *, folders: bool) -> i
     made = init.make_folders(settings.vault_path) if folders and settings.vault_path else []
     following = init.next_steps(settings)
     if options.json:
-        facts = {"file": str(plan.file), "changed": {each.key: each.new for each in plan.changes}}
+        facts: dict[str, Any] = {"file": str(plan.file), "changed": {each.key: each.new for each in plan.changes}}
         facts |= {"backup": str(kept) if kept else None, "folders": [str(each) for each in made], "next": following}
         print(json.dumps(facts))
         return 0
     for folder in made:
         print(f"made {folder}")
-    print(f"wrote {plan.file}{f'; what was there is in {kept}' if kept else ''}")
+    if plan.writes:
+        print(f"wrote {plan.file}{f'; what was there is in {kept}' if kept else ''}")
     for step in following:
         print(f"next: {step}")
     return 0

@@ -27,8 +27,8 @@ from deskhand.store import open_store, schema
 
 FORM = 1
 _MANIFEST = "manifest.json"
-_NOT_KEPT = frozenset({"cache", "backups"})
-"""Folders that can be made again, or are copies themselves."""
+_NOT_KEPT = frozenset({"cache", "backups", "running.json"})
+"""What can be made again, is a copy itself, or holds for a moment only."""
 _NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".lock", ".pid", ".sock")
 _DEAD_MAN = 128
 """The byte of a `-shm` file on which every connection to its database holds a lock for as long as it is open."""
@@ -133,7 +133,13 @@ def _write(opened: Any, stage: Path, home: Path, source: Path | None, now: datet
 def _is_kept(path: Path, name: str, home: Path) -> bool:
     top = path.relative_to(home).parts[0]
     hidden = any(part.startswith(".") for part in path.relative_to(home).parts)
-    return path.is_file() and not path.is_symlink() and not hidden and top not in _NOT_KEPT and not name.endswith(_NOT_KEPT_ENDS)
+    return (
+        path.is_file()
+        and not path.is_symlink()
+        and not hidden
+        and top not in _NOT_KEPT
+        and not name.endswith(_NOT_KEPT_ENDS)
+    )
 
 
 def _member(name: str, size: int, now: datetime) -> tarfile.TarInfo:
@@ -145,7 +151,10 @@ def _member(name: str, size: int, now: datetime) -> tarfile.TarInfo:
 def _copied(database: Path, copy: Path) -> Path:
     """One moment of a database that others may be writing."""
     try:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source, closing(sqlite3.connect(copy)) as target:
+        with (
+            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
             source.backup(target)
             # A file of its own, whole without a -wal beside it.
             target.execute("PRAGMA journal_mode=DELETE")
@@ -215,7 +224,9 @@ def _record(database: Path) -> int:
             case audit.Verified(entries):
                 return entries
             case audit.Broken(seq, why):
-                raise Unreadable(f"the record in the backup is not whole: line {seq}: {why}", hint="take another backup")
+                raise Unreadable(
+                    f"the record in the backup is not whole: line {seq}: {why}", hint="take another backup"
+                )
     finally:
         store.close()
 

@@ -70,21 +70,23 @@ def planned(client: Client, file: Path, name: str, server: Program | Address) ->
     after = text if old == new else _with_entry(client, text, name, new)
     _demand_only_ours(client, text, after, name, new)
     unchanged = before is not None and old == new
-    return Plan(client, file, name, before, before if unchanged else after.encode(), _difference(client, name, old, new))
+    return Plan(
+        client, file, name, before, before if unchanged else after.encode(), _difference(client, name, old, new)
+    )
 
 
 def connect(home: Path, plan: Plan, token: str | None, now: datetime) -> Connection:
     """Write what was planned; a copy of what was there lies in the desk's home."""
     place = _record_file(home, plan.client, plan.name)
-    kept = files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now) if plan.before is not None else None
+    kept = (
+        files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now) if plan.before is not None else None
+    )
     known = _record(place)
     # Connected twice: what was there before the first time is what is to be restored.
     if known is not None and plan.before is not None and _digest(plan.before) == known.written:
         kept = Path(known.backup) if known.backup else None
     after = plan.after or b""
-    made = Connection(
-        plan.client.name, plan.name, str(plan.file), str(kept) if kept else None, _digest(after), token
-    )
+    made = Connection(plan.client.name, plan.name, str(plan.file), str(kept) if kept else None, _digest(after), token)
     # The note first: a connection that nobody remembers could not be taken back.
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     noted = files.content(place)
@@ -205,7 +207,7 @@ def _with_entry(client: Client, text: str, name: str, new: dict[str, Any]) -> st
             table.add(key, inline)
         else:
             table.add(key, value)
-    document[client.table][name] = table  # type: ignore[index]
+    document[client.table][name] = table
     return tomlkit.dumps(document)
 
 
@@ -215,7 +217,7 @@ def _without_entry(client: Client, text: str, name: str) -> str:
     import tomlkit
 
     document = tomlkit.parse(text)
-    del document[client.table][name]  # type: ignore[union-attr]
+    del document[client.table][name]
     return tomlkit.dumps(document)
 
 
@@ -231,8 +233,8 @@ def _demand_only_ours(client: Client, before: str, after: str, name: str, new: d
 
 
 def _difference(client: Client, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    lines = [_rendered(client, name, _masked(each)).splitlines() if each else [] for each in (old, new)]
-    return "\n".join(unified_diff(*lines, "before", "after", n=100, lineterm=""))
+    before, after = (_rendered(client, name, _masked(each)).splitlines() if each else [] for each in (old, new))
+    return "\n".join(unified_diff(before, after, "before", "after", n=100, lineterm=""))
 
 
 def _masked(shown: dict[str, Any]) -> dict[str, Any]:

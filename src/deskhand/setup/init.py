@@ -17,10 +17,11 @@ from deskhand.config import OPTIONS, Option, Settings, is_secret, load, sentence
 from deskhand.environment import flat
 from deskhand.errors import BadConfig, FieldProblem, InvalidInput
 from deskhand.mail.headers import recipient
+from deskhand.orchestrator import files as files_of_the_desk
 from deskhand.setup import files
 from deskhand.setup.clients import programs_folder
 
-FOLDERS = ("Needs_Action", "Drafts", "Plans", "Pending_Approval", "Approved", "Rejected", "Done", "Logs")
+FOLDERS = (*files_of_the_desk.FOLDERS, "Logs")
 """The desk's own folders in the vault."""
 
 _HEAD = """\
@@ -50,6 +51,10 @@ class Plan:
     added: tuple[str, ...]
     """Options that the file did not speak of; they come in as comments."""
 
+    @property
+    def writes(self) -> bool:
+        return self.before != self.after.encode()
+
 
 def vaults(environment: Mapping[str, str], platform: str = sys.platform) -> list[Path]:
     """The folders that Obsidian itself knows as vaults and that are there, the open and the latest ones first."""
@@ -74,17 +79,22 @@ def planned(home: Path, answers: Mapping[str, str]) -> Plan:
         text = _set(text, key, value)
     if _flat_toml(text) != old | new:
         raise BadConfig(
-            f"{file} is written in a way that cannot be changed safely", hint="set the options by hand; it was not touched"
+            f"{file} is written in a way that cannot be changed safely",
+            hint="set the options by hand; it was not touched",
         )
     _demand_valid(file, text)
     changes = tuple(
-        Change(key, _shown(key, old.get(key)), _shown(key, value)) for key, value in new.items() if old.get(key) != value
+        Change(key, _shown(key, old.get(key)), _shown(key, value))
+        for key, value in new.items()
+        if old.get(key) != value
     )
     return Plan(file, before, text, changes, tuple(added))
 
 
 def write(plan: Plan, now: datetime) -> Path | None:
     """Put it there; the place of the copy of what was there before."""
+    if not plan.writes:
+        return None
     home = plan.file.parent
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     kept = None
@@ -167,8 +177,7 @@ def _complete(text: str) -> tuple[str, list[str]]:
 def _commented(name: str, key: str) -> str:
     default = Settings.model_fields[name].default
     value = OPTIONS[name].form if default in (None, PydanticUndefined) else default
-    note = "no default" if default is None else "default"
-    return f"# {sentence(name)} ({OPTIONS[name].variable}; {OPTIONS[name].form}; {note})\n# {key} = {_toml(value)}\n"
+    return f"# {sentence(name)} ({OPTIONS[name].variable}: {OPTIONS[name].form})\n# {key} = {_toml(value)}\n"
 
 
 def _set(text: str, key: str, value: Any) -> str:
@@ -233,7 +242,9 @@ def _values(file: Path, data: bytes | None) -> dict[str, Any]:
     try:
         return _flat_toml((data or b"").decode())
     except ValueError as error:
-        raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away; it was not touched") from error
+        raise BadConfig(
+            f"cannot read {file}: {error}", hint="correct the file or move it away; it was not touched"
+        ) from error
 
 
 def _flat_toml(text: str) -> dict[str, Any]:
@@ -251,7 +262,9 @@ def _demand_valid(file: Path, text: str) -> None:
         except BadConfig as error:
             problems = [FieldProblem(**field) for field in error.details.get("fields", ())]
             raise BadConfig(
-                error.message, hint=f"nothing was written to {file}; `deskhand config options` explains", fields=problems
+                error.message,
+                hint=f"nothing was written to {file}; `deskhand config options` explains",
+                fields=problems,
             ) from error
 
 
@@ -263,4 +276,4 @@ def _shown(key: str, value: Any) -> str | None:
 def _toml(value: Any) -> str:
     import tomlkit
 
-    return tomlkit.item(value).as_string()
+    return str(tomlkit.item(value).as_string())

@@ -189,4 +189,6 @@ def _plain(text: str, node: Node) -> str:
 
 
 def _broken(text: str, at: int) -> Unreadable:
-    return Unreadable(f"this is no JSON from line {text.count(chr(10), 0, at) + 1} on", line=text.count("\n", 0, at) + 1)
+    return Unreadable(
+        f"this is no JSON from line {text.count(chr(10), 0, at) + 1} on", line=text.count("\n", 0, at) + 1
+    )
