@@ -16,7 +16,7 @@ from deskhand.web.presence import moment
 from deskhand.web.render import render
 
 if TYPE_CHECKING:
-    from deskhand.setup.doctor import Finding
+    from deskhand.setup.findings import Finding
 
 DOORS = (
     ("/mcp", "the whole desk"),

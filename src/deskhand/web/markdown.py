@@ -19,10 +19,9 @@ from markdown_it.token import Token
 
 LONGEST = 400_000
 """Characters; what is longer is shown as plain text."""
-_TAGS = frozenset(
-    ("a", "blockquote", "br", "code", "del", "em", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "s")
-    + ("strong", "table", "tbody", "td", "th", "thead", "tr", "ul")
-)
+_BLOCKS = {"blockquote", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
+_TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
+_WORDS = {"a", "br", "code", "del", "em", "s", "strong"}
 _WIKILINK = re.compile(r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]")
 _OUTSIDE = frozenset({"http", "https", "mailto"})
 
@@ -37,7 +36,7 @@ def html(text: str, path: str) -> str:
             token.attrSet("href", _href(str(token.attrGet("href") or ""), path))
     made = _parser().renderer.render(tokens, _parser().options, {})
     attributes = {"a": {"href"}, "ol": {"start"}}
-    return nh3.clean(made, tags=set(_TAGS), attributes=attributes, url_schemes=set(_OUTSIDE))
+    return nh3.clean(made, tags=_BLOCKS | _TABLES | _WORDS, attributes=attributes, url_schemes=set(_OUTSIDE))
 
 
 @cache
