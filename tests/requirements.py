@@ -22,6 +22,7 @@ REQUIREMENTS = {
     "store:many-processes": "Several processes may start and write at once.",
     "audit:chained": "A changed, removed, inserted or cut-off line is found and named.",
     "audit:redacted": "No body, secret or full address reaches the record.",
+    "audit:found": "A search of the record finds what a look at every line finds, and reads a bounded number of them.",
     "notes:seed": "Models, errors and round trip are seed 000's, on every transport in both eras.",
     "notes:round-trip": "For any frontmatter and body, write then read gives the same.",
     "notes:bytes-kept": "Changing one key leaves every other byte of the note alone.",
@@ -130,6 +131,14 @@ REQUIREMENTS = {
     "judges:conformance": "The official conformance suite passes for both revisions.",
     "judges:clients": "The Inspector and the TypeScript SDK are content.",
     "entry:link": "A one-time link from the terminal lets one browser in, once, within minutes.",
+    "page:mail": "The page searches mail, shows one as plain text with its warnings and its thread, and marks nothing.",
+    "page:notes": "The page shows notes by folder and search, rendered so that nothing in them runs or is loaded.",
+    "page:tasks": "The page lists, adds, changes and moves the person's tasks, and loses no change of another window.",
+    "page:agents": "The page shows agents and their threads as data; the person writes as the person.",
+    "page:timeline": "The page shows the record, filtered and paged, how far it is proved whole, and what it adds up to.",
+    "page:health": "The page shows the doctor's findings with their fixes, and ends sessions and tokens.",
+    "page:absent": "A part that is not set up says what to set, and the other pages work.",
+    "page:accessible": "axe-core finds nothing on any page, in both widths and both colour schemes.",
     "entry:forms": "Only a form of the signed-in page itself has an effect; GET never has.",
 }
 

@@ -158,24 +158,29 @@ def entries(tx: Transaction, *, before: int | None = None, limit: int = 50) -> l
     return _parsed(tx, 0, _END if before is None else before, limit)
 
 
-def find(tx: Transaction, wanted: Wanted, *, before: int | None = None, limit: int = 50) -> Found:
-    """The newest entries that suit, among at most `SCAN` lines of the days that have some at all."""
-    top, budget = _END if before is None else before, SCAN
+def find(tx: Transaction, wanted: Wanted, *, before: int | None = None, limit: int = 50, budget: int = SCAN) -> Found:
+    """The newest entries that suit, among at most `budget` lines of the days that have some at all."""
+    top = _END if before is None else before
     found: list[tuple[int, Entry]] = []
-    spans = _spans(tx, wanted, top)
+    spans, size = _spans(tx, wanted, top), limit
     for first, last in spans:
         top = min(top, last + 1)
-        while top > first and (lines := _parsed(tx, first, top, min(budget, _PAGE))):
+        while top > first and (lines := _parsed(tx, first, top, min(budget, size))):
+            size = min(2 * size, _PAGE)
             for seq, entry in lines:
                 top = seq
                 if wanted.suits(entry):
                     found.append((seq, entry))
                 if len(found) == limit:
-                    return Found(found, seq if seq > 1 else None)
+                    return Found(found, _before(seq))
             budget -= len(lines)
             if budget <= 0:
-                return Found(found, top)
+                return Found(found, _before(top))
     return Found(found, top if len(spans) == _DAYS else None)
+
+
+def _before(seq: int) -> int | None:
+    return seq if seq > 1 else None
 
 
 def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:

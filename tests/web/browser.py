@@ -1,0 +1,85 @@
+"""A real Chromium for the page: it notes every console message and every request, and asks axe-core."""
+
+import json
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+import pytest
+
+from deskhand.app import Desk
+from deskhand.web import sessions
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+AXE = Path(__file__).parents[2] / ".judges" / "node_modules" / "axe-core" / "axe.min.js"
+CHROMIUM = shutil.which("chromium")
+WIDE, PHONE = (1280, 900), (390, 844)
+SIZES = (WIDE, PHONE)
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+
+needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+needs_axe = pytest.mark.skipif(
+    not AXE.is_file(), reason="the judges (axe-core) are not installed; `run.py test` does it"
+)
+
+
+@asynccontextmanager
+async def chromium() -> "AsyncIterator[Browser]":
+    from playwright.async_api import async_playwright
+
+    flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=flags)
+        yield browser
+        await browser.close()
+
+
+@asynccontextmanager
+async def quiet_page(
+    browser: "Browser",
+    address: str,
+    *,
+    size: tuple[int, int] = WIDE,
+    scheme: Literal["light", "dark"] = "light",
+    javascript: bool = True,
+    says: tuple[str, ...] = (),
+) -> "AsyncIterator[Page]":
+    """A tab in which nothing but `says` may appear on the console, and from which nothing goes elsewhere."""
+    messages: list[str] = []
+    strangers: list[str] = []
+    context = await browser.new_context(
+        base_url=address,
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme=scheme,
+        java_script_enabled=javascript,
+        reduced_motion="reduce",
+    )
+    page = await context.new_page()
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("request", lambda request: strangers.append(request.url) if not _is_own(request.url, address) else None)
+    yield page
+    await context.close()
+    assert [each for each in messages if not any(known in each for known in says)] == []
+    assert strangers == []
+
+
+async def sign_in(page: "Page", desk: Desk) -> None:
+    link = await desk.store.write(lambda tx: sessions.invite(tx, desk.now()))
+    await page.goto(f"/enter/{link}")
+
+
+async def violations(page: "Page") -> list[str]:
+    """What axe-core holds against the page as it stands."""
+    found: dict[str, Any] = json.loads(await page.evaluate(f"{AXE.read_text()}; axe.run().then(JSON.stringify)"))
+    assert found["passes"], "axe-core looked at nothing"
+    return [f"{page.url} {each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+
+
+def _is_own(url: str, address: str) -> bool:
+    return urlsplit(url).scheme in ("data", "about") or url.startswith(f"{address}/")
