@@ -135,7 +135,7 @@ REQUIREMENTS = {
     "page:notes": "The page shows notes by folder and search, rendered so that nothing in them runs or is loaded.",
     "page:tasks": "The page lists, adds, changes and moves the person's tasks, and loses no change of another window.",
     "page:agents": "The page shows agents and their threads as data; the person writes as the person.",
-    "page:timeline": "The page shows the record, filtered and paged, how far it is proved whole, and what it adds up to.",
+    "page:timeline": "The page shows the record, filtered and paged, how far it is proved, and what it adds up to.",
     "page:health": "The page shows the doctor's findings with their fixes, and ends sessions and tokens.",
     "page:absent": "A part that is not set up says what to set, and the other pages work.",
     "page:accessible": "axe-core finds nothing on any page, in both widths and both colour schemes.",
