@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
-from deskhand.store import Transaction
+from deskhand.store import Bell, Transaction
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -30,6 +30,8 @@ class Pace:
     """So long nothing more is said after a message."""
     glance: float = 2.0
     """So long a look at the doorbell takes; also how long an ending desk waits for us."""
+    rest: float = 15.0
+    """After so long the vault is looked at even when nobody rang."""
 
 
 async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
@@ -40,7 +42,18 @@ async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
     with desk.store.bell("deskhand", None) as bell:
         while True:
             told = await _round(desk, send, page, told, pace)
-            await asyncio.to_thread(bell.wait, pace.glance)
+            await _rung(bell, pace)
+
+
+async def _rung(bell: Bell, pace: Pace) -> None:
+    """Until something may have come in. A file that was put into the vault by hand rings no bell."""
+    left = pace.rest
+    try:
+        while left > 0 and not await asyncio.to_thread(bell.wait, min(pace.glance, left)):
+            left -= pace.glance
+    except DeskError as error:
+        log.warning("not_looked", extra={"failure": error.message})
+        await asyncio.sleep(pace.rest)
 
 
 async def _round(desk: Desk, send: Send, page: str, told: frozenset[str], pace: Pace) -> frozenset[str]:
