@@ -52,6 +52,7 @@ REQUIREMENTS = {
     "tasks:rest": "REST answers as its OpenAPI says, whatever is sent.",
     "tasks:model": "For any sequence of calls of two users REST and MCP answer as a model does.",
     "tasks:beyond": "Labels, projects, subtasks, recurrence, bulk and due words do what they say.",
+    "tasks:vtodo": "Tasks go out as iCalendar and come in once for each UID; a broken file is refused with its line.",
     "agents:commands": "The existing program's table of commands holds row by row, in real tmux.",
     "agents:light": "The short commands import the standard library only; a hook without mail is nearly free.",
     "agents:bytes": "The files are the existing program's, byte for byte; marking read changes five bytes in place.",

@@ -3,6 +3,7 @@
 An answer leaves after its commit: each handler awaits the store, and nothing happens behind the answer.
 """
 
+import asyncio
 import logging
 import secrets
 from collections import Counter, defaultdict
@@ -39,7 +40,7 @@ from deskhand.errors import (
     Unavailable,
 )
 from deskhand.store import Store
-from deskhand.tasks import due, models, store, tokens
+from deskhand.tasks import due, models, store, tokens, vtodo
 from deskhand.tasks.models import LARGEST_ID, NewTask, TaskChanges, TaskFilter
 
 log = logging.getLogger("deskhand.tasks")
@@ -110,6 +111,7 @@ def tasks_api(opened: Store, service_token: str, now: Callable[[], datetime], zo
             response_class=Response,
             responses=_documented(method, path, status, answer),
             dependencies=identified,
+            openapi_extra=_CALENDAR_BODY if path == "/tasks/import" else None,
         )
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: _PROBLEM}
     app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
@@ -139,6 +141,8 @@ class _Backend:
             ("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted),
             ("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults),
             ("POST", "/tasks/undo", self.undo, 200, models.Undone),
+            ("GET", "/tasks/export", self.export, 200, None),
+            ("POST", "/tasks/import", self.take, 200, models.Imported),
             ("GET", "/tasks/{task_id:digits}", self.get, 200, models.Task),
             ("PUT", "/tasks/{task_id:digits}", self.update, 200, models.Task),
             ("PATCH", "/tasks/{task_id:digits}", self.complete, 200, models.Task),
@@ -222,6 +226,18 @@ class _Backend:
         user, now = request.state.user, due.utc_text(self._now())
         return _json(await self.store.write(lambda tx: store.undo(tx, user, now)))
 
+    async def export(self, request: Request) -> Response:
+        user = request.state.user
+        tasks = await self.store.read(lambda tx: store.exported(tx, user))
+        text = await asyncio.to_thread(vtodo.text_of, tasks, {task["id"]: uid for uid, task in tasks})
+        return Response(text, media_type="text/calendar; charset=utf-8")
+
+    async def take(self, request: Request) -> Response:
+        user, now = request.state.user, due.utc_text(self._now())
+        todos, left_out = await asyncio.to_thread(vtodo.todos, await _whole(request, vtodo.LARGEST), self._zone)
+        taken = await self.store.write(lambda tx: store.take(tx, user, todos, now))
+        return _json({"imported": taken, "already_there": len(todos) - taken, "left_out": left_out})
+
     async def health(self) -> Response:
         await self.store.read(lambda tx: tx.one("SELECT 1"))
         return _json({"status": "ok"})
@@ -280,6 +296,16 @@ class _Seam:
             method = scope["method"] if route != "none" else "any"
             self.counts[method, route, status] += 1
             self.seconds[method, route] += perf_counter() - started
+
+
+async def _whole(request: Request, most: int) -> bytes:
+    """The body, if it is not too large; no more of it is kept than that."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise InvalidInput(f"the file is larger than {most:,} bytes", hint="import it in parts")
+    return bytes(body)
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -357,6 +383,12 @@ def _problem(
     return Response(problem.model_dump_json(), status, more, media_type="application/problem+json")
 
 
+_CALENDAR_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"text/calendar": {"schema": {"type": "string", "pattern": vtodo.USUAL}}},
+    }
+}
 _PROBLEM: dict[str, Any] = {
     "description": "Refused",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -375,6 +407,8 @@ def _documented(method: str, path: str, status: int, answer: type[BaseModel] | N
         refusals.add(409)
     documented: dict[int | str, dict[str, Any]] = dict.fromkeys(sorted(refusals), _PROBLEM)
     documented[status] = {"description": "Done"} | ({"model": answer} if answer else {})
+    if path == "/tasks/export":
+        documented[status]["content"] = {"text/calendar": {"schema": {"type": "string"}}}
     return documented
 
 

@@ -58,14 +58,16 @@ class TasksClient:
         method: str,
         path: str,
         *,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Any:
         """The backend's answer, or the desk's error for its refusal."""
-        request = self._http.build_request(
-            method, path, json=body, params=query, headers=self._headers(user, key), timeout=None
-        )
+        headers = self._headers(user, key)
+        sent: dict[str, Any] = {"json": body}
+        if isinstance(body, bytes):
+            headers["Content-Type"], sent = "text/calendar", {"content": body}
+        request = self._http.build_request(method, path, params=query, headers=headers, timeout=None, **sent)
         retries = self._retries if method == "GET" or key is not None else 0
         for attempt in range(retries):
             try:
@@ -136,6 +138,8 @@ def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
 def _content(answer: httpx2.Response) -> Any:
     if answer.status_code >= 400:
         raise _refusal(answer)
+    if answer.headers.get("content-type", "").startswith("text/calendar"):
+        return answer.text
     try:
         return answer.json() if answer.content else None
     except ValueError as error:
