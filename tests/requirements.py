@@ -53,6 +53,7 @@ REQUIREMENTS = {
     "tasks:model": "For any sequence of calls of two users REST and MCP answer as a model does.",
     "tasks:beyond": "Labels, projects, subtasks, recurrence, bulk and due words do what they say.",
     "tasks:vtodo": "Tasks go out as iCalendar and come in once for each UID; a broken file is refused with its line.",
+    "tasks:record": "Each change of tasks, made or refused, is one entry, whatever the door, without their text.",
     "agents:commands": "The existing program's table of commands holds row by row, in real tmux.",
     "agents:light": "The short commands import the standard library only; a hook without mail is nearly free.",
     "agents:bytes": "The files are the existing program's, byte for byte; marking read changes five bytes in place.",

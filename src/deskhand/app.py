@@ -19,15 +19,16 @@ from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdenti
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Result
+    from deskhand.audit import Entry, Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
     from deskhand.gate.approvals import Approvals
     from deskhand.gate.drafts import Drafts
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
-    from deskhand.store import Store
+    from deskhand.store import Store, Transaction
     from deskhand.tasks.client import TasksClient
+    from deskhand.tasks.deeds import Deed
 
 
 log = logging.getLogger("deskhand.desk")
@@ -82,7 +83,13 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone)
+        return tasks_api(self.store, token, self.now, self.settings.timezone, self._write_down)
+
+    def _write_down(self, tx: "Transaction", deed: "Deed") -> None:
+        from deskhand import audit
+
+        parameters = {"user_id": deed.user, **deed.parameters}
+        audit.append(tx, self._entry(deed.actor, deed.action, deed.target, parameters, deed.error, deed.milliseconds))
 
     async def owner_of_token(self, token: str) -> str | None:
         """Whose own token this is; where the backend is another process, only that one knows."""
@@ -206,7 +213,30 @@ class Desk:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
         from deskhand import audit
 
-        entry = audit.Entry(
+        entry = self._entry(actor, action, target, parameters, error, milliseconds, result)
+        try:
+            await self.store.write(lambda tx: audit.append(tx, entry))
+        except DeskError as failure:
+            # The effect has happened; hiding its result from the caller would not undo it.
+            log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
+        if in_vault:
+            from deskhand.gate import journal
+
+            await asyncio.to_thread(journal.action, self.settings.vault, entry)
+
+    def _entry(
+        self,
+        actor: str,
+        action: str,
+        target: object,
+        parameters: Mapping[str, Any],
+        error: DeskError | None,
+        milliseconds: int,
+        result: "Result | None" = None,
+    ) -> "Entry":
+        from deskhand import audit
+
+        return audit.Entry(
             timestamp=audit.iso(self.now()),
             correlation_id=str(uuid.uuid4()),
             actor=actor,
@@ -217,15 +247,6 @@ class Desk:
             parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
             error=f"{error.code}: {error.message}" if error else None,
         )
-        try:
-            await self.store.write(lambda tx: audit.append(tx, entry))
-        except DeskError as failure:
-            # The effect has happened; hiding its result from the caller would not undo it.
-            log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
-        if in_vault:
-            from deskhand.gate import journal
-
-            await asyncio.to_thread(journal.action, self.settings.vault, entry)
 
     def close(self) -> None:
         for part in ("vault", "post", "store"):

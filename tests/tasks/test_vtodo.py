@@ -356,7 +356,7 @@ def test_tasks_go_to_a_file_and_come_from_one_on_the_command_line(
     assert printed.stdout == copy.read_text()
     assert printed.stdout.count("BEGIN:VTODO") == 3
     assert (broken.returncode, broken.stdout) == (2, "")
-    assert "line 2: not a property: 'nonsense'" in broken.stderr
+    assert "line 2: not a property" in broken.stderr
     assert home.command("tasks", "export", DESKHAND_DATABASE_URL=service.database).returncode == 3
     assert home.command("tasks", "import", str(tmp_path / "nowhere.ics"), **on).returncode == 2
     assert home.command("tasks", "export", str(tmp_path / "nowhere" / "x.ics"), **on).returncode == 2

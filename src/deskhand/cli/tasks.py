@@ -81,7 +81,7 @@ async def _asked(desk: "Desk", method: str, path: str, body: bytes | None) -> An
     if desk.settings.user is None:
         raise BadConfig("nobody says whose tasks these are", hint="set DESKHAND_USER to the user's id")
     try:
-        return await desk.tasks.call(desk.settings.user, method, path, body=body)
+        return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
     finally:
         await desk.leave_tasks()
 

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,12 +14,13 @@ from mcp_types import ToolAnnotations
 from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 
 from deskhand.app import Desk
-from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response
-from deskhand.servers import READS, WRITES, DeskServer, tool
+from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response, printable
+from deskhand.servers import READS, WRITES, Call, DeskServer, tool
 from deskhand.tasks import tokens
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
+    MOST_LABELS,
     BulkResults,
     Description,
     Due,
@@ -213,12 +214,29 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         tasks_tools(desk),
         instructions=INSTRUCTIONS,
         error_form=error_response,
+        record=tasks_recorder(desk),
         invalid_arguments=invalid_arguments,
         token=token,
         owner=desk.owner_of_token,
         stateless=True,
         lifespan=lifespan,
     )
+
+
+def tasks_recorder(desk: Desk) -> Callable[[Call], Awaitable[None]]:
+    """One entry for each change that was asked for; the backend has written down what reached it."""
+    writing = {each.name for each in (*tasks_tools(desk), *more_tasks_tools(desk)) if each.annotations is not READS}
+
+    async def record(call: Call) -> None:
+        kept = call.error.on_record if call.error else desk.tasks.keeps_record
+        if call.tool not in writing or kept:
+            return
+        which = call.arguments.get("task_id")
+        target = "tasks" if which is None else f"task {printable(which, 20)}"
+        names = sorted(map(printable, call.arguments))[:MOST_LABELS]
+        await desk.record("tasks_mcp", call.tool, target, {"fields": names}, call.error, call.milliseconds)
+
+    return record
 
 
 def acting_user(desk: Desk, ctx: Caller) -> str:

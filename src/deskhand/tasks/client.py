@@ -27,6 +27,7 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
+from deskhand.tasks import deeds
 from deskhand.tasks.models import problems
 
 log = logging.getLogger("deskhand.tasks.client")
@@ -51,6 +52,8 @@ class TasksClient:
         self._timeout = timeout
         self._retries = retries
         self._pause = pause
+        self.keeps_record = False
+        """Whether the backend was seen to write down itself what is done."""
 
     async def call(
         self,
@@ -61,9 +64,10 @@ class TasksClient:
         body: Mapping[str, Any] | bytes | None = None,
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
+        actor: str = "tasks_mcp",
     ) -> Any:
         """The backend's answer, or the desk's error for its refusal."""
-        headers = self._headers(user, key)
+        headers = self._headers(user, key) | {deeds.ACTOR: actor}
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
             headers["Content-Type"], sent = "text/calendar", {"content": body}
@@ -95,6 +99,7 @@ class TasksClient:
             with anyio.fail_after(self._timeout):
                 answer = await self._http.send(request)
             status = answer.status_code
+            self.keeps_record |= deeds.RECORDED in answer.headers
             problem = f"HTTP {status}" if status >= 400 else None
         except (TimeoutError, httpx2.TimeoutException) as error:
             problem = "timeout"
@@ -137,7 +142,9 @@ def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
 
 def _content(answer: httpx2.Response) -> Any:
     if answer.status_code >= 400:
-        raise _refusal(answer)
+        error = _refusal(answer)
+        error.on_record = deeds.RECORDED in answer.headers
+        raise error
     if answer.headers.get("content-type", "").startswith("text/calendar"):
         return answer.text
     try:

@@ -46,20 +46,25 @@ class Key(NamedTuple):
     digest: str
 
 
-def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None) -> Task:
+class Made(NamedTuple):
+    task: Task
+    fresh: bool
+
+
+def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None) -> Made:
     """A new task. Under a key that was used before nothing is made, and the first answer is given again."""
     if key is None:
-        return _create(tx, user, new, now)
+        return Made(_create(tx, user, new, now), fresh=True)
     fresh = tx.execute(
         "INSERT INTO task_key (user_id, name, digest, answer, created_at) VALUES (?, ?, ?, '', ?) "
         "ON CONFLICT DO NOTHING",
         *(user, key.name, key.digest, now),
     )
     if not fresh:
-        return _repeated(tx, user, key)
+        return Made(_repeated(tx, user, key), fresh=False)
     made = _create(tx, user, new, now)
     tx.execute("UPDATE task_key SET answer = ? WHERE user_id = ? AND name = ?", json.dumps(made), user, key.name)
-    return made
+    return Made(made, fresh=True)
 
 
 def _create(tx: Transaction, user: str, new: NewTask, now: str) -> Task:

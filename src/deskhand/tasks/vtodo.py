@@ -187,13 +187,13 @@ def _lines(content: bytes) -> Iterator[Line]:
 def _line(number: int, text: str) -> Line:
     name = _NAME.match(text)
     if name is None:
-        raise broken(number, f"not a property: {printable(text, 60)!r}")
+        raise broken(number, "not a property of the form NAME:VALUE")
     parameters, at = {}, name.end()
     while parameter := _PARAMETER.match(text, at):
         parameters[parameter[1].upper()] = parameter[2].strip('"')
         at = parameter.end()
     if text[at : at + 1] != ":":
-        raise broken(number, f"not a property: {printable(text, 60)!r}")
+        raise broken(number, "not a property of the form NAME:VALUE")
     return Line(number, name[1].upper(), parameters, text[at + 1 :])
 
 
