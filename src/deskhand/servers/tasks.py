@@ -229,7 +229,9 @@ def tasks_recorder(desk: Desk) -> Callable[[Call], Awaitable[None]]:
 
     async def record(call: Call) -> None:
         kept = call.error.on_record if call.error else desk.tasks.keeps_record
-        if call.tool not in writing or kept:
+        # A backend in this process that failed has said so in the log, and its database is the record's too.
+        lost = isinstance(call.error, BackendFailed) and desk.settings.fastapi_base_url is None
+        if call.tool not in writing or kept or lost:
             return
         which = call.arguments.get("task_id")
         target = "tasks" if which is None else f"task {printable(which, 20)}"

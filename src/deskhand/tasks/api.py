@@ -300,9 +300,11 @@ class _Backend:
         error = getattr(request.state, "error", None) or Unavailable("the call failed")
         deed = _deed(request, _target(request), error=error)
         try:
+            # A database that is gone takes no entry either: asking it again would only keep the caller waiting.
+            if isinstance(error, Unavailable):
+                raise error
             await self.store.write(lambda tx: self._record(tx, deed))
         except DeskError as failure:
-            # The refusal itself is still told; its record is in the log at least.
             log.critical("not_on_record", extra={"action": deed.action, "failure": failure.message})
         else:
             request.state.recorded = True
