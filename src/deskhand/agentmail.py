@@ -106,7 +106,7 @@ def _send(options: "Options", words: list[str]) -> int:
         given = options.get("message") or (words[0] if words else "")
         if not recipient and not given:
             return _failed("missing required arguments: recipient message")
-        text = _piped() or given
+        text = _piped(given) or given
         if not text:
             _failed("no message provided")
             sys.stderr.write("usage: agentmail send <recipient> <message>\n")
@@ -375,13 +375,24 @@ def _option(key: str, variable: str, default: str) -> str:
     return value if isinstance(value, str) else default
 
 
-def _piped() -> str:
+def _piped(given: str) -> str:
     """What was piped in, without one line end; nothing if this is a terminal or /dev/null."""
     import stat
 
-    if stat.S_ISCHR(os.fstat(0).st_mode):
-        return ""
-    return sys.stdin.buffer.read().decode("utf-8", "replace").removesuffix("\n")
+    from deskhand.errors import Unavailable
+
+    mode = None
+    try:
+        mode = os.fstat(0).st_mode
+        if stat.S_ISCHR(mode):
+            return ""
+        with open(0, "rb", closefd=False) as piped:
+            return piped.read().decode("utf-8", "replace").removesuffix("\n")
+    except OSError as error:
+        # Closed: nobody can have piped anything, so a text that was given otherwise is the message.
+        if mode is None and given:
+            return ""
+        raise Unavailable(f"failed to read stdin: {error.strerror}") from error
 
 
 def _letter(message: "Message") -> str:

@@ -19,7 +19,7 @@ from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdenti
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Result
+    from deskhand.audit import Entry, Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
     from deskhand.gate.approvals import Approvals
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from deskhand.gate.drafts import Drafts
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
-    from deskhand.store import Store
+    from deskhand.store import Store, Transaction
     from deskhand.tasks.client import TasksClient
+    from deskhand.tasks.deeds import Deed
     from deskhand.tokens import Kept
 
 
@@ -84,7 +85,13 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
+        return tasks_api(self.store, token, self.now, self.settings.timezone, self._write_down, self.settings.user)
+
+    def _write_down(self, tx: "Transaction", deed: "Deed") -> None:
+        from deskhand import audit
+
+        parameters = {"user_id": deed.user, **deed.parameters}
+        audit.append(tx, self._entry(deed.actor, deed.action, deed.target, parameters, deed.error, deed.milliseconds))
 
     async def shown(self, token: str) -> "Kept | None":
         """Whose token somebody shows at a door, where it is one of an assistant or a user."""
@@ -225,17 +232,7 @@ class Desk:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
         from deskhand import audit
 
-        entry = audit.Entry(
-            timestamp=audit.iso(self.now()),
-            correlation_id=str(uuid.uuid4()),
-            actor=actor,
-            action_type=action,
-            target=printable(target),
-            result=result or _result(error),
-            duration_ms=milliseconds,
-            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
-            error=f"{error.code}: {error.message}" if error else None,
-        )
+        entry = self._entry(actor, action, target, parameters, error, milliseconds, result)
         try:
             await self.store.write(lambda tx: audit.append(tx, entry))
         except DeskError as failure:
@@ -246,6 +243,30 @@ class Desk:
             from deskhand.gate import journal
 
             await asyncio.to_thread(journal.action, self.settings.vault_path, entry)
+
+    def _entry(
+        self,
+        actor: str,
+        action: str,
+        target: object,
+        parameters: Mapping[str, Any],
+        error: DeskError | None,
+        milliseconds: int,
+        result: "Result | None" = None,
+    ) -> "Entry":
+        from deskhand import audit
+
+        return audit.Entry(
+            timestamp=audit.iso(self.now()),
+            correlation_id=str(uuid.uuid4()),
+            actor=actor,
+            action_type=action,
+            target=printable(target),
+            result=result or _result(error),
+            duration_ms=milliseconds,
+            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
+            error=f"{error.code}: {error.message}" if error else None,
+        )
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):

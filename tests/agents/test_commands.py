@@ -134,6 +134,72 @@ def test_a_pane_that_is_none_is_said_and_a_hook_stays_silent(terminal: Terminal,
 
 
 @requirement("agents:commands")
+def test_a_window_that_was_closed_or_has_no_name_is_said(terminal: Terminal) -> None:
+    gone, blank = terminal.open("gone"), terminal.open("blank")
+    terminal.tmux("kill-window", "-t", gone)
+    terminal.tmux("rename-window", "-t", blank, " ")
+
+    closed = terminal.agentmail("gone", "receive")
+    nameless = terminal.agentmail("blank", "receive")
+
+    assert (closed.returncode, closed.stderr) == (1, f"error: failed to get current window: can't find pane: {gone}\n")
+    assert (nameless.returncode, nameless.stdout) == (1, "")
+    assert nameless.stderr == "error: current window '' not found in tmux session\n"
+    assert terminal.agentmail("blank", "receive", "--hook").returncode == 0
+
+
+@requirement("agents:commands")
+def test_what_cannot_be_read_from_stdin_is_said_and_nothing_is_sent(terminal: Terminal) -> None:
+    shell = ["/bin/sh", "-c"]
+    # A file that is open for writing only.
+    unreadable = terminal.agentmail("a1", "send", "a2", "given", under=[*shell, '"$0" "$@" 0> out'])
+    closed = terminal.agentmail("a1", "send", "a2", under=[*shell, '"$0" "$@" <&-'])
+    assert terminal.agentmail("a2", "receive").stdout == "No unread messages\n"
+    given = terminal.agentmail("a1", "send", "a2", "given", under=[*shell, '"$0" "$@" <&-'])
+
+    for done in (unreadable, closed):
+        why = "error: failed to read stdin: Bad file descriptor\n"
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", why)
+    assert re.fullmatch(SENT, given.stdout)
+    assert terminal.agentmail("a2", "receive").stdout.endswith("\n\ngiven")
+
+
+@requirement("agents:commands")
+@requirement("agents:durable")
+def test_trouble_of_the_machine_is_said_in_the_existing_programs_words_and_loses_nothing(
+    terminal: Terminal, strace: str
+) -> None:
+    box = terminal.repository / ".agentmail" / "mailboxes" / "a2.jsonl"
+
+    def failing(call: str, trouble: str, *more: str) -> list[str]:
+        return [strace, "-qq", "-o", "/dev/null", *more, "-e", f"trace={call}", "-e", f"inject={call}:error={trouble}"]
+
+    def said(under: list[str], window: str, *call: str) -> tuple[int, str, str]:
+        # Python itself asks for chance at its start, unless the seed of its hashes is given.
+        done = terminal.agentmail(window, *call, under=under, PYTHONHASHSEED="0")
+        return done.returncode, done.stdout, done.stderr
+
+    at_box = ("-P", str(box))
+    send = ("a1", "send", "a2", "second")
+    assert terminal.agentmail("a1", "send", "a2", "first").returncode == 0
+    before = box.read_bytes()
+
+    no_id = "error: failed to generate message ID: Input/output error\n"
+    assert said(failing("getrandom", "EIO"), *send) == (1, "", no_id)
+    full = "error: failed to write message: No space left on device\n"
+    assert said(failing("write,pwrite64", "ENOSPC", *at_box), *send) == (1, "", full)
+    unmarked = "error: failed to mark message as read: {}\n"
+    assert said(failing("pwrite64", "EIO", *at_box), "a2", "receive") == (1, "", unmarked.format("Input/output error"))
+    unsynced = said(failing("fsync,fdatasync", "EDQUOT", *at_box), "a2", "receive")
+    assert unsynced == (1, "", unmarked.format("Disk quota exceeded"))
+    assert said(failing("pwrite64", "EIO", *at_box), "a2", "receive", "--hook") == (0, "", "")
+
+    assert box.read_bytes() == before
+    assert terminal.agentmail("a2", "receive").stdout.endswith("\n\nfirst")
+    assert terminal.agentmail("a2", "receive").stdout == "No unread messages\n"
+
+
+@requirement("agents:commands")
 def test_cleanup_forgets_who_is_gone_and_what_was_read_and_keeps_the_rest(terminal: Terminal) -> None:
     boxes = terminal.repository / ".agentmail" / "mailboxes"
     boxes.mkdir(parents=True)

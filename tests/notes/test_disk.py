@@ -3,9 +3,7 @@
 import json
 import os
 import random
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import traceback
@@ -87,14 +85,6 @@ def test_a_killed_server_leaves_each_note_old_or_new_and_whole(home: Home, scale
 
 def temporary_of(path: Path) -> Path:
     return path.with_name(f".deskhand-{blake2b(path.name.encode(), digest_size=8).hexdigest()}.tmp")
-
-
-@pytest.fixture
-def strace() -> str:
-    found = shutil.which("strace")
-    if not found or subprocess.run([found, "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("strace is not installed or may not trace here")
-    return found
 
 
 @requirement("notes:disk-trouble")

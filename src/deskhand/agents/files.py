@@ -26,7 +26,7 @@ from deskhand.agents.lines import (
     message_of,
     unknown_fields,
 )
-from deskhand.agents.mail import NEVER, Entry, Message, Status, instant
+from deskhand.agents.mail import NEVER, Entry, Message, NotMarked, Status, instant
 from deskhand.errors import NotFound
 from deskhand.inotify import Bell
 
@@ -63,7 +63,11 @@ class FilesRoom:
             if found is None:
                 return None
             line, message = found
-            if _mark_read(fd, line):
+            try:
+                marked = _mark_read(fd, line)
+            except OSError as error:
+                raise NotMarked(error.errno, error.strerror) from error
+            if marked:
                 self._leave_cursor(name, line)
             return replace(message, read=True)
         return None
@@ -298,8 +302,14 @@ def _mark_read(fd: int, line: Line) -> bool:
     """Mark the message read; whether its line could stay where it was."""
     if line.is_regular:
         flag = next(FLAG.finditer(line.raw))
-        os.pwrite(fd, b"true ", line.start + flag.start(1))
-        _sync(fd)
+        try:
+            os.pwrite(fd, b"true ", line.start + flag.start(1))
+            _sync(fd)
+        except OSError:
+            # Nobody gets the message now; marked, nobody ever would.
+            with suppress(OSError):
+                os.pwrite(fd, b"false", line.start + flag.start(1))
+            raise
         return True
     # A line of another form: first a read copy of it, then the old one goes, so that a kill leaves at least one.
     _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))

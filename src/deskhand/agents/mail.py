@@ -32,6 +32,10 @@ class Entry:
     last_read_at: int = 0
 
 
+class NotMarked(OSError):
+    """A message was found, but the machine refused to mark it read; it is still unread."""
+
+
 class Bell(Protocol):
     def wait(self, seconds: float) -> bool:
         """Whether something may have arrived within so many seconds."""

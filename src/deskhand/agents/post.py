@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from deskhand.agents import places, tmux
-from deskhand.agents.mail import STATUSES, Mailroom, Message, Status, timestamp
+from deskhand.agents.mail import STATUSES, Mailroom, Message, NotMarked, Status, timestamp
 from deskhand.agents.roster import InTmux, Roster
 from deskhand.errors import Denied, InvalidInput, NotFound, Unavailable
 
@@ -59,7 +59,8 @@ class Post:
                 raise NotFound(
                     "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
                 )
-        identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
+        with _saying("failed to generate message ID"):
+            identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
         room = self._room_of(recipient)
         with _saying("failed to write message"):
             room.put(Message(identifier, me, recipient, text, self._now()))
@@ -144,8 +145,12 @@ def _saying(what: str) -> Iterator[None]:
     """The words in which the seed reports a failure of the machine, of tmux or of the database."""
     try:
         yield
+    except tmux.NoWindow as error:
+        raise Unavailable(str(error), hint="give the tmux window a name") from error
     except tmux.Failed as error:
         raise Unavailable(f"{what}: {error}") from error
+    except NotMarked as error:
+        raise Unavailable(f"failed to mark message as read: {error.strerror}", reason=error.errno) from error
     except OSError as error:
         raise Unavailable(f"{what}: {error.strerror}", reason=error.errno) from error
     except Unavailable as error:

@@ -31,7 +31,8 @@ class InTmux:
     def me(self) -> str:
         own = tmux.own(self.windows(), self.pane)
         if own is None:
-            raise tmux.Failed(f"pane {self.pane} has no window with a name")
+            # A name of blanks alone is no name; the existing program shows what is left of it.
+            raise tmux.NoWindow("current window '' not found in tmux session")
         return own.address
 
     def namesakes(self) -> list[str]:

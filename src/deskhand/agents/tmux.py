@@ -15,6 +15,10 @@ class Failed(Exception):
     """tmux could not answer; what it said."""
 
 
+class NoWindow(Failed):
+    """The pane is there, but its window has no name by which anybody could write to it."""
+
+
 class Window:
     """A window with its name, the address no other window has, and its panes' ids and folders."""
 

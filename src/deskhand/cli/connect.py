@@ -110,8 +110,7 @@ def _fresh_token(desk: "Desk", name: str) -> str:
     from deskhand import tokens
 
     _revoke(desk, name)
-    user = desk.settings.user or name
-    return desk.store.run(lambda tx: tokens.create(tx, user, name, desk.now()))
+    return desk.store.run(lambda tx: tokens.create(tx, name, desk.now(), user=desk.settings.user))
 
 
 def _revoke(desk: "Desk", name: str) -> None:

@@ -1,9 +1,18 @@
-"""`deskhand tasks-api`: the tasks backend."""
+"""`deskhand tasks` and `tasks-api`: tasks to and from a file, and their backend."""
 
 import argparse
-from typing import Any
+import json
+import os
+import sys
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, opened_desk
+from deskhand.cli.parts import command, group, opened_desk
+from deskhand.errors import BadConfig, InvalidInput
+
+if TYPE_CHECKING:
+    from deskhand.app import Desk
 
 PORT = 8000
 
@@ -11,6 +20,12 @@ PORT = 8000
 def add_to(commands: Any) -> None:
     api = command(commands, "tasks-api", _api, "serve the tasks backend (REST) on 127.0.0.1")
     api.add_argument("--port", type=int, default=PORT, help=f"port (default {PORT}); 0 takes a free one")
+
+    tasks = group(commands, "tasks", "the user's tasks as an iCalendar file (VTODO)")
+    export = command(tasks, "export", _export, "write all of the user's tasks as an iCalendar file")
+    export.add_argument("file", nargs="?", default="-", help="where to (default: -, the standard output)")
+    taken = command(tasks, "import", _import, "take the tasks of an iCalendar file that are not here yet", json=True)
+    taken.add_argument("file", help="an .ics file, or - for the standard input")
 
 
 def _api(options: argparse.Namespace) -> None:
@@ -22,3 +37,56 @@ def _api(options: argparse.Namespace) -> None:
     with opened_desk(env_file=True) as desk:
         log.configure(desk.settings.log_level)
         anyio.run(serve_http, desk.tasks_api(desk.token()), options.port, "/tasks")
+
+
+def _export(options: argparse.Namespace) -> None:
+    import anyio
+
+    with opened_desk(env_file=True) as desk:
+        content = str(anyio.run(_asked, desk, "GET", "/tasks/export", None)).encode()
+    if options.file == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    else:
+        _write(Path(options.file), content)
+
+
+def _import(options: argparse.Namespace) -> None:
+    import anyio
+
+    try:
+        content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+    except OSError as error:
+        raise InvalidInput(
+            f"{options.file} cannot be read: {error.strerror}", hint="name an .ics file, or -"
+        ) from error
+    with opened_desk(env_file=True) as desk:
+        done = anyio.run(_asked, desk, "POST", "/tasks/import", content)
+    if options.json:
+        print(json.dumps(done))
+    else:
+        left_out = f", {done['left_out']:,} left out (no tasks, or cancelled)" if done["left_out"] else ""
+        print(f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there{left_out}")
+
+
+async def _asked(desk: "Desk", method: str, path: str, body: bytes | None) -> Any:
+    if desk.settings.user is None:
+        raise BadConfig("nobody says whose tasks these are", hint="set DESKHAND_USER to the user's id")
+    try:
+        return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
+    finally:
+        await desk.leave_tasks()
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Beside its place, then swapped in: an export that fails leaves the last one as it was."""
+    beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        with beside.open("xb") as opened:
+            opened.write(content)
+            opened.flush()
+            os.fsync(opened.fileno())
+        beside.replace(file)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise InvalidInput(f"{file} cannot be written: {error.strerror}", hint="name another place") from error

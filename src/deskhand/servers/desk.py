@@ -33,7 +33,7 @@ from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import recorder
 from deskhand.servers.obsidian import notes_tools
 from deskhand.servers.prompts import PROMPTS
-from deskhand.servers.tasks import more_tasks_tools, tasks_tools
+from deskhand.servers.tasks import more_tasks_tools, tasks_recorder, tasks_tools
 from deskhand.servers.triage import triage_tools
 from deskhand.tokens import Area
 
@@ -171,10 +171,12 @@ def _recorder(desk: Desk, tools: dict[Area, list[Tool]]) -> Recorder:
         for each in several
         if each.annotations and not each.annotations.read_only_hint
     }
-    of_mail, of_others = recorder(desk, "desk_mcp"), writes_recorder(desk, "desk_mcp", writes)
+    own: dict[str, Recorder] = dict.fromkeys(mails, recorder(desk, "desk_mcp"))
+    own |= dict.fromkeys((each.name for each in tools["tasks"]), tasks_recorder(desk, "desk_mcp"))
+    of_others = writes_recorder(desk, "desk_mcp", writes)
 
     async def record(call: Call) -> None:
-        await (of_mail if call.tool in mails else of_others)(call)
+        await own.get(call.tool, of_others)(call)
 
     return record
 

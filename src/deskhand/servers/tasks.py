@@ -15,11 +15,12 @@ from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 
 from deskhand import tokens
 from deskhand.app import Desk
-from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response
-from deskhand.servers import READS, WRITES, DeskServer, is_service, tool, writes_recorder
+from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response, printable
+from deskhand.servers import READS, WRITES, Call, DeskServer, Recorder, is_service, tool
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
+    MOST_LABELS,
     BulkResults,
     Description,
     Due,
@@ -213,14 +214,33 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         tasks_tools(desk),
         instructions=INSTRUCTIONS,
         error_form=error_response,
+        record=tasks_recorder(desk),
         invalid_arguments=invalid_arguments,
-        record=writes_recorder(desk, "tasks_mcp", ()),
         area="tasks",
         token=token,
         shown=desk.shown,
         stateless=True,
         lifespan=lifespan,
     )
+
+
+def tasks_recorder(desk: Desk, actor: str = "tasks_mcp") -> Recorder:
+    """One entry for each change that was asked for; the backend has written down what reached it."""
+    writing = {each.name for each in (*tasks_tools(desk), *more_tasks_tools(desk)) if each.annotations is not READS}
+
+    async def record(call: Call) -> None:
+        kept = call.error.on_record if call.error else desk.tasks.keeps_record
+        # A backend in this process that failed has said so in the log, and its database is the record's too.
+        lost = isinstance(call.error, BackendFailed) and desk.settings.fastapi_base_url is None
+        if not call.out_of_scope and (call.tool not in writing or kept or lost):
+            return
+        which = call.arguments.get("task_id")
+        target = "tasks" if which is None else f"task {printable(which, 20)}"
+        names = sorted(map(printable, call.arguments))[:MOST_LABELS]
+        named = {"client": call.client} if call.client else {}
+        await desk.record(actor, call.tool, target, {"fields": names} | named, call.error, call.milliseconds)
+
+    return record
 
 
 def acting_user(desk: Desk, ctx: Caller) -> str:

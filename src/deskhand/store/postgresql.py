@@ -1,6 +1,7 @@
 """PostgreSQL: a pool of connections, one thread for each transaction under way."""
 
 import asyncio
+import select
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,7 +19,10 @@ T = TypeVar("T")
 Connection = psycopg.Connection[Row]
 
 CONNECTIONS = 8
-WAIT_SECONDS = 10
+WAIT_SECONDS = 5
+"""There are as many threads as connections, so nobody waits for one but while PostgreSQL is gone."""
+RECONNECT_SECONDS = 5
+"""The pool waits twice as long after each failure; begun anew so often, it is back soon after PostgreSQL is."""
 
 
 class PostgresTransaction:
@@ -66,12 +70,8 @@ class PostgresStore:
         self._url = url
         with _translated():
             schema.upgrade_postgresql(url)
-        self._pool: ConnectionPool[Connection] = ConnectionPool(
-            url, min_size=1, max_size=CONNECTIONS, timeout=WAIT_SECONDS, open=True
-        )
-        self._reading: ConnectionPool[Connection] = ConnectionPool(
-            url, min_size=1, max_size=CONNECTIONS, timeout=WAIT_SECONDS, configure=_for_reading, open=True
-        )
+        self._pool = _pool(url)
+        self._reading = _pool(url, _for_reading)
         self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="store")
 
     def run(self, work: Callable[[Transaction], T]) -> T:
@@ -100,6 +100,27 @@ class PostgresStore:
 def revision(url: str) -> str | None:
     with _translated():
         return schema.postgresql_revision(url)
+
+
+def _pool(url: str, configure: Callable[[Connection], None] | None = None) -> "ConnectionPool[Connection]":
+    return ConnectionPool(
+        url,
+        min_size=1,
+        max_size=CONNECTIONS,
+        timeout=WAIT_SECONDS,
+        reconnect_timeout=RECONNECT_SECONDS,
+        configure=configure,
+        check=_look,
+        open=True,
+    )
+
+
+def _look(connection: Connection) -> None:
+    """A server that went has said so, or closed; only then is it asked: a question each time is a round trip more."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    if waiting.poll(0):
+        ConnectionPool.check_connection(connection)
 
 
 def _for_reading(connection: Connection) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest revision under migrations/versions."""
 
 _LOCK_KEY = 0x6465736B  # "desk"

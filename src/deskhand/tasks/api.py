@@ -3,10 +3,12 @@
 An answer leaves after its commit: each handler awaits the store, and nothing happens behind the answer.
 """
 
+import asyncio
 import logging
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from itertools import count
@@ -37,9 +39,10 @@ from deskhand.errors import (
     NotFound,
     RateLimited,
     Unavailable,
+    printable,
 )
-from deskhand.store import Store
-from deskhand.tasks import due, models, store
+from deskhand.store import Store, Transaction
+from deskhand.tasks import deeds, due, models, store, vtodo
 from deskhand.tasks.models import LARGEST_ID, NewTask, TaskChanges, TaskFilter
 
 log = logging.getLogger("deskhand.tasks")
@@ -61,6 +64,7 @@ STATUS: dict[type[DeskError], int] = {
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 IfMatch = Annotated[str | None, Header(min_length=1, max_length=1000, description='the ETag you saw, or "*"')]
 Asked = TypeVar("Asked", NewTask, TaskChanges)
+T = TypeVar("T")
 IdempotencyKey = Annotated[str | None, Header(min_length=1, max_length=255, pattern=r"^[!-~]+$")]
 
 
@@ -86,10 +90,15 @@ class Problem(BaseModel):
 
 
 def tasks_api(
-    opened: Store, service_token: str, now: Callable[[], datetime], zone: str = "UTC", user: str | None = None
+    opened: Store,
+    service_token: str,
+    now: Callable[[], datetime],
+    zone: str,
+    record: deeds.Record,
+    user: str | None = None,
 ) -> FastAPI:
-    """`user` is whom a token that names no user stands for."""
-    backend = _Backend(opened, service_token, now, ZoneInfo(zone), user)
+    """`record` writes a deed down in the transaction that does it; a token that names no user stands for `user`."""
+    backend = _Backend(opened, service_token, now, ZoneInfo(zone), record, user)
     app = FastAPI(
         title="Deskhand tasks",
         version=__version__,
@@ -113,11 +122,12 @@ def tasks_api(
             response_class=Response,
             responses=_documented(method, path, status, answer),
             dependencies=identified,
+            openapi_extra=_CALENDAR_BODY if path == "/tasks/import" else None,
         )
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: _PROBLEM}
     app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
     app.add_api_route("/metrics", backend.metrics, response_model=None, response_class=Response)
-    app.add_middleware(_Seam, counts=backend.counts, seconds=backend.seconds)
+    app.add_middleware(_Seam, backend=backend)
     app.openapi = lambda: _openapi(app, generated)  # type: ignore[method-assign]
     generated = FastAPI.openapi.__get__(app)
     return app
@@ -127,9 +137,16 @@ class _Backend:
     """The handlers and what they share."""
 
     def __init__(
-        self, opened: Store, service_token: str, now: Callable[[], datetime], zone: ZoneInfo, user: str | None
+        self,
+        opened: Store,
+        service_token: str,
+        now: Callable[[], datetime],
+        zone: ZoneInfo,
+        record: deeds.Record,
+        user: str | None,
     ) -> None:
         self.store = opened
+        self._record = record
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._service_token = service_token.encode()
@@ -145,6 +162,8 @@ class _Backend:
             ("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted),
             ("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults),
             ("POST", "/tasks/undo", self.undo, 200, models.Undone),
+            ("GET", "/tasks/export", self.export, 200, None),
+            ("POST", "/tasks/import", self.take, 200, models.Imported),
             ("GET", "/tasks/{task_id:digits}", self.get, 200, models.Task),
             ("PUT", "/tasks/{task_id:digits}", self.update, 200, models.Task),
             ("PATCH", "/tasks/{task_id:digits}", self.complete, 200, models.Task),
@@ -156,10 +175,10 @@ class _Backend:
         """The service's token names its user in X-User-ID; any other token names its owner; nobody else enters."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         users = request.headers.getlist("x-user-id")
-        user: str | None = None
+        user, actor = None, request.headers.get(deeds.ACTOR)
         if scheme.lower() == "bearer" and token:
             if not users:
-                user = await self._owner(token, request.method)
+                user, actor = await self._owner(token, request.method), None
             elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
                 user = users[0] if len(users) == 1 and tokens.is_user_id(users[0]) else None
         if user is None:
@@ -168,6 +187,7 @@ class _Backend:
                 hint="send the service token with X-User-ID, or your own bearer token (`deskhand token create`)",
             )
         request.state.user = user
+        request.state.actor = actor if actor in deeds.DOORS else "tasks_api"
 
     async def _owner(self, token: str, method: str) -> str | None:
         shown = await tokens.shown(self.store, token, self._now())
@@ -187,7 +207,16 @@ class _Backend:
             if next(self._keyed) % PURGE_EVERY == 0:
                 await self.store.write(lambda tx: store.forget_keys(tx, due.utc_text(now - KEY_LIFE)))
         wanted = self._resolved(new, now)
-        made = await self.store.write(lambda tx: store.create(tx, user, wanted, due.utc_text(now), key))
+
+        def work(tx: Transaction) -> store.Task:
+            done = store.create(tx, user, wanted, due.utc_text(now), key)
+            # A repetition is the same deed: the first one is on the record.
+            if done.fresh:
+                self._record(tx, _deed(request, f"task {done.task['id']}", subject=new.title))
+            return done.task
+
+        made = await self.store.write(work)
+        request.state.recorded = True
         answer = _task(made, 201)
         answer.headers["location"] = f"{request.scope.get('root_path', '')}/tasks/{made['id']}"
         return answer
@@ -205,38 +234,97 @@ class _Backend:
         if not changes.model_fields_set:
             raise InvalidInput("nothing was given to change", hint="send at least one field")
         wanted, text = self._resolved(changes, now), due.utc_text(now)
-        return _task(await self.store.write(lambda tx: store.update(tx, user, task_id, wanted, text, if_match)))
+        said: dict[str, Any] = {"subject": changes.title} if "title" in changes.model_fields_set else {}
+        return _task(
+            await self._do(
+                _deed(request, f"task {task_id}", fields=sorted(changes.model_fields_set), **said),
+                lambda tx: store.update(tx, user, task_id, wanted, text, if_match),
+                request,
+            )
+        )
 
     async def complete(
         self, request: Request, task_id: Id, change: models.Completion, if_match: IfMatch = None
     ) -> Response:
         user, now, done = request.state.user, due.utc_text(self._now()), change.completed
-        return _task(await self.store.write(lambda tx: store.complete(tx, user, task_id, done, now, if_match)))
+        action = "mark_task_completed" if done else "reopen_task"
+        return _task(
+            await self._do(
+                _deed(request, f"task {task_id}", action=action),
+                lambda tx: store.complete(tx, user, task_id, done, now, if_match),
+                request,
+            )
+        )
 
     async def delete(self, request: Request, task_id: Id, if_match: IfMatch = None) -> Response:
         user, now = request.state.user, due.utc_text(self._now())
-        await self.store.write(lambda tx: store.delete(tx, user, task_id, now, if_match))
+        deed = _deed(request, f"task {task_id}")
+        await self._do(deed, lambda tx: store.delete(tx, user, task_id, now, if_match), request)
         return Response(status_code=204)
 
     async def restore(self, request: Request, task_id: Id) -> Response:
         user, now = request.state.user, due.utc_text(self._now())
-        return _task(await self.store.write(lambda tx: store.restore(tx, user, task_id, now)))
+        deed = _deed(request, f"task {task_id}")
+        return _task(await self._do(deed, lambda tx: store.restore(tx, user, task_id, now), request))
 
     async def bulk_delete(self, request: Request, which: models.TaskIds) -> Response:
         user, now = request.state.user, due.utc_text(self._now())
-        done = await self.store.write(lambda tx: store.bulk(tx, user, "delete", which.task_ids, now))
+        deed = _deed(request, "tasks", task_ids=which.task_ids, action="delete_tasks")
+        done = await self._do(deed, lambda tx: store.bulk(tx, user, "delete", which.task_ids, now), request)
         found = [[task_id for task_id, here in done.items() if here is wanted] for wanted in (True, False)]
         return _json({"deleted": found[0], "not_found": found[1]})
 
     async def bulk(self, request: Request, asked: models.Bulk) -> Response:
         user, now = request.state.user, due.utc_text(self._now())
-        done = await self.store.write(lambda tx: store.bulk(tx, user, asked.action, asked.task_ids, now))
+        deed = _deed(request, "tasks", task_ids=asked.task_ids, action=f"{asked.action}_tasks")
+        done = await self._do(deed, lambda tx: store.bulk(tx, user, asked.action, asked.task_ids, now), request)
         results = [{"task_id": key, "result": "done" if here else "not_found"} for key, here in done.items()]
         return _json({"results": results})
 
     async def undo(self, request: Request) -> Response:
         user, now = request.state.user, due.utc_text(self._now())
-        return _json(await self.store.write(lambda tx: store.undo(tx, user, now)))
+        return _json(await self._do(_deed(request, "tasks"), lambda tx: store.undo(tx, user, now), request))
+
+    async def export(self, request: Request) -> Response:
+        user = request.state.user
+        tasks = await self.store.read(lambda tx: store.exported(tx, user))
+        text = await asyncio.to_thread(vtodo.text_of, tasks, {task["id"]: uid for uid, task in tasks})
+        return Response(text, media_type="text/calendar; charset=utf-8")
+
+    async def take(self, request: Request) -> Response:
+        user, now = request.state.user, due.utc_text(self._now())
+        todos, left_out = await asyncio.to_thread(vtodo.todos, await _whole(request, vtodo.LARGEST), self._zone)
+        deed = _deed(request, "tasks", in_file=len(todos))
+        taken = await self._do(deed, lambda tx: store.take(tx, user, todos, now), request)
+        return _json({"imported": taken, "already_there": len(todos) - taken, "left_out": left_out})
+
+    async def _do(self, deed: deeds.Deed, work: Callable[[Transaction], T], request: Request) -> T:
+        """Both or neither: what was done, and the record of it."""
+
+        def both(tx: Transaction) -> T:
+            done = work(tx)
+            self._record(tx, replace(deed, milliseconds=_took(request)))
+            return done
+
+        done = await self.store.write(both)
+        request.state.recorded = True
+        return done
+
+    async def refused(self, request: Request) -> None:
+        """What an identified user was refused is on the record too."""
+        if getattr(request.state, "recorded", False) or not hasattr(request.state, "user") or not _action(request):
+            return
+        error = getattr(request.state, "error", None) or Unavailable("the call failed")
+        deed = _deed(request, _target(request), error=error)
+        try:
+            # A database that is gone takes no entry either: asking it again would only keep the caller waiting.
+            if isinstance(error, Unavailable):
+                raise error
+            await self.store.write(lambda tx: self._record(tx, deed))
+        except DeskError as failure:
+            log.critical("not_on_record", extra={"action": deed.action, "failure": failure.message})
+        else:
+            request.state.recorded = True
 
     async def health(self) -> Response:
         await self.store.read(lambda tx: tx.one("SELECT 1"))
@@ -262,25 +350,29 @@ class _Backend:
 
 
 class _Seam:
-    """Around every request: a crash becomes an answer that tells nothing, and what was answered is counted."""
+    """Around every request: a crash tells nothing, a refusal goes on the record, what was answered is counted."""
 
-    def __init__(
-        self, app: ASGIApp, counts: Counter[tuple[str, str, int]], seconds: defaultdict[tuple[str, str], float]
-    ) -> None:
+    def __init__(self, app: ASGIApp, backend: _Backend) -> None:
         self.app = app
-        self.counts = counts
-        self.seconds = seconds
+        self.backend = backend
+        self.counts = backend.counts
+        self.seconds = backend.seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, started = 0, perf_counter()
+        status, started, request = 0, perf_counter(), Request(scope)
+        request.state.started = started
 
         async def watched(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                if status >= 400:
+                    await self.backend.refused(request)
+                if getattr(request.state, "recorded", False):
+                    message["headers"] = [*message["headers"], (deeds.RECORDED.lower().encode(), b"1")]
             await send(message)
 
         try:
@@ -288,7 +380,7 @@ class _Seam:
         except Exception as error:
             if status:
                 raise
-            answer = await _crash(Request(scope), error)
+            answer = await _crash(request, error)
             await answer(scope, receive, watched)
         finally:
             # The route's own pattern: a path as it came would make a line for every id and every guess.
@@ -296,6 +388,50 @@ class _Seam:
             method = scope["method"] if route != "none" else "any"
             self.counts[method, route, status] += 1
             self.seconds[method, route] += perf_counter() - started
+
+
+async def _whole(request: Request, most: int) -> bytes:
+    """The body, if it is not too large; no more of it is kept than that."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most:
+            raise InvalidInput(f"the file is larger than {most:,} bytes", hint="import it in parts")
+    return bytes(body)
+
+
+_ACTIONS = {
+    ("POST", "/tasks"): "create_task",
+    ("POST", "/tasks/bulk-delete"): "delete_tasks",
+    ("POST", "/tasks/bulk"): "change_tasks",
+    ("POST", "/tasks/undo"): "undo_task_change",
+    ("POST", "/tasks/import"): "import_tasks",
+    ("PUT", "/tasks/{task_id}"): "update_task",
+    ("PATCH", "/tasks/{task_id}"): "mark_task_completed",
+    ("DELETE", "/tasks/{task_id}"): "delete_task",
+    ("POST", "/tasks/{task_id}/restore"): "restore_task",
+}
+
+
+def _action(request: Request) -> str | None:
+    return _ACTIONS.get((request.method, getattr(request.scope.get("route"), "path_format", "")))
+
+
+def _target(request: Request) -> str:
+    task_id = request.path_params.get("task_id")
+    return f"task {printable(task_id, 20)}" if task_id else "tasks"
+
+
+def _deed(
+    request: Request, target: str, *, action: str | None = None, error: DeskError | None = None, **parameters: Any
+) -> deeds.Deed:
+    name = action or _action(request) or ""
+    return deeds.Deed(request.state.actor, request.state.user, name, target, parameters, error, _took(request))
+
+
+def _took(request: Request) -> int:
+    started: float = request.state.started
+    return round((perf_counter() - started) * 1000)
 
 
 def _json(content: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -308,7 +444,7 @@ def _task(task: store.Task, status: int = 200) -> Response:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, DeskError)  # noqa: S101 - registered for it
-    del request
+    request.state.error = error
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     fields = [FieldProblem(**field) for field in error.details.get("fields", ())]
     return _problem(status, error.message, fields, error.hint, reference=error.details.get("reference"))
@@ -316,8 +452,10 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 async def _refuse_fields(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - registered for it
-    del request
-    return _problem(422, "the request is not valid", models.problems(error.errors()))
+    found = models.problems(error.errors())
+    names = ", ".join(sorted({problem.field for problem in found}))
+    request.state.error = InvalidInput(f"the request is not valid: {printable(names)}")
+    return _problem(422, "the request is not valid", found)
 
 
 async def _refuse_route(request: Request, error: Exception) -> Response:
@@ -373,6 +511,12 @@ def _problem(
     return Response(problem.model_dump_json(), status, more, media_type="application/problem+json")
 
 
+_CALENDAR_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"text/calendar": {"schema": {"type": "string", "pattern": vtodo.USUAL}}},
+    }
+}
 _PROBLEM: dict[str, Any] = {
     "description": "Refused",
     "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -391,6 +535,8 @@ def _documented(method: str, path: str, status: int, answer: type[BaseModel] | N
         refusals.add(409)
     documented: dict[int | str, dict[str, Any]] = dict.fromkeys(sorted(refusals), _PROBLEM)
     documented[status] = {"description": "Done"} | ({"model": answer} if answer else {})
+    if path == "/tasks/export":
+        documented[status]["content"] = {"text/calendar": {"schema": {"type": "string"}}}
     return documented
 
 

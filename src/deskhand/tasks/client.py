@@ -27,6 +27,7 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
+from deskhand.tasks import deeds
 from deskhand.tasks.models import problems
 
 log = logging.getLogger("deskhand.tasks.client")
@@ -51,6 +52,8 @@ class TasksClient:
         self._timeout = timeout
         self._retries = retries
         self._pause = pause
+        self.keeps_record = False
+        """Whether the backend was seen to write down itself what is done."""
 
     async def call(
         self,
@@ -58,14 +61,18 @@ class TasksClient:
         method: str,
         path: str,
         *,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | bytes | None = None,
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
         match: str | None = None,
+        actor: str = "tasks_mcp",
     ) -> Any:
         """The backend's answer, or the desk's error for its refusal. `match` is the ETag that must still hold."""
-        headers = self._headers(user, key) | ({"If-Match": match} if match else {})
-        request = self._http.build_request(method, path, json=body, params=query, headers=headers, timeout=None)
+        headers = self._headers(user, key) | {deeds.ACTOR: actor} | ({"If-Match": match} if match else {})
+        sent: dict[str, Any] = {"json": body}
+        if isinstance(body, bytes):
+            headers["Content-Type"], sent = "text/calendar", {"content": body}
+        request = self._http.build_request(method, path, params=query, headers=headers, timeout=None, **sent)
         retries = self._retries if method == "GET" or key is not None else 0
         for attempt in range(retries):
             try:
@@ -93,6 +100,7 @@ class TasksClient:
             with anyio.fail_after(self._timeout):
                 answer = await self._http.send(request)
             status = answer.status_code
+            self.keeps_record |= deeds.RECORDED in answer.headers
             problem = f"HTTP {status}" if status >= 400 else None
         except (TimeoutError, httpx2.TimeoutException) as error:
             problem = "timeout"
@@ -135,7 +143,11 @@ def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
 
 def _content(answer: httpx2.Response) -> Any:
     if answer.status_code >= 400:
-        raise _refusal(answer)
+        error = _refusal(answer)
+        error.on_record = deeds.RECORDED in answer.headers
+        raise error
+    if answer.headers.get("content-type", "").startswith("text/calendar"):
+        return answer.text
     try:
         return answer.json() if answer.content else None
     except ValueError as error:

@@ -211,6 +211,14 @@ class Undone(BaseModel):
     removed: list[int]
 
 
+class Imported(BaseModel):
+    """What became of a calendar file: made or brought back, here before, and no task at all."""
+
+    imported: int
+    already_there: int
+    left_out: int
+
+
 class TaskFilter(_Asked):
     """Which tasks, in which order, from where."""
 

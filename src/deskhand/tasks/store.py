@@ -6,6 +6,7 @@ goes over the wire, made once from its row.
 
 import base64
 import json
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 from deskhand.errors import Changed, Contradiction, FieldProblem, NotFound
 from deskhand.store import Row, Transaction
-from deskhand.tasks import recurrence
+from deskhand.tasks import recurrence, vtodo
 from deskhand.tasks.due import utc_text
 from deskhand.tasks.models import LARGEST_ID, PRIORITIES, SUGGESTIONS, NewTask, PriorityLevel, TaskChanges, TaskFilter
 
@@ -45,20 +46,25 @@ class Key(NamedTuple):
     digest: str
 
 
-def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None) -> Task:
+class Made(NamedTuple):
+    task: Task
+    fresh: bool
+
+
+def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None = None) -> Made:
     """A new task. Under a key that was used before nothing is made, and the first answer is given again."""
     if key is None:
-        return _create(tx, user, new, now)
+        return Made(_create(tx, user, new, now), fresh=True)
     fresh = tx.execute(
         "INSERT INTO task_key (user_id, name, digest, answer, created_at) VALUES (?, ?, ?, '', ?) "
         "ON CONFLICT DO NOTHING",
         *(user, key.name, key.digest, now),
     )
     if not fresh:
-        return _repeated(tx, user, key)
+        return Made(_repeated(tx, user, key), fresh=False)
     made = _create(tx, user, new, now)
     tx.execute("UPDATE task_key SET answer = ? WHERE user_id = ? AND name = ?", json.dumps(made), user, key.name)
-    return made
+    return Made(made, fresh=True)
 
 
 def _create(tx: Transaction, user: str, new: NewTask, now: str) -> Task:
@@ -68,8 +74,8 @@ def _create(tx: Transaction, user: str, new: NewTask, now: str) -> Task:
     return _wire(_insert(tx, user, fields, now))
 
 
-def _insert(tx: Transaction, user: str, fields: Task, now: str) -> Task:
-    row = tx.one(_INSERT, *_values(fields), user, now, now)
+def _insert(tx: Transaction, user: str, fields: Task, now: str, created: str | None = None) -> Task:
+    row = tx.one(_INSERT, *_values(fields), user, created or now, now)
     assert row is not None  # noqa: S101 - INSERT … RETURNING returns
     return _state(row)
 
@@ -251,6 +257,88 @@ def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
         else:
             removed.append(after["id"])
     return {"restored": restored, "removed": removed}
+
+
+def exported(tx: Transaction, user: str) -> list[tuple[str, Task]]:
+    """All of the user's tasks with where their series began, each under the UID by which the world knows it."""
+    origin = _origin(tx)
+    given: dict[int, str] = dict(tx.all("SELECT task_id, uid FROM task_uid WHERE user_id = ?", user))
+    rows = tx.all(f"SELECT {_ALL} FROM task WHERE {_HERE} ORDER BY id", user)
+    return [(given.get(row[0]) or f"task-{row[0]}@{origin}", _state(row)) for row in rows]
+
+
+def take(tx: Transaction, user: str, todos: Sequence[vtodo.Todo], now: str) -> int:
+    """Make the tasks that are not here, bring back the deleted ones as the file has them; how many these were.
+
+    What is here under the same UID stays as it is.
+    """
+    known = _claimed(tx, user, [todo.uid for todo in todos])
+    ids = {uid: state["id"] for uid, state in known.items() if state is not None}
+    taken = 0
+    for todo in sorted(todos, key=lambda todo: todo.parent is not None):
+        before = known[todo.uid]
+        if before is not None and before["deleted_at"] is None:
+            continue
+        fields = (before or dict.fromkeys(_MUTABLE)) | todo.new.model_dump() | {"deleted_at": None}
+        fields |= {"completed": todo.completed, "series_start": todo.series_start, "next_id": None}
+        fields["parent_id"] = _parent(tx, user, todo, ids) if todo.parent is not None else None
+        _check_todo(tx, user, todo, fields)
+        if before is not None:
+            _save(tx, before, fields, now)
+        else:
+            made = _insert(tx, user, fields, now, min(todo.created or now, now))
+            ids[todo.uid] = made["id"]
+            tx.execute("UPDATE task_uid SET task_id = ? WHERE user_id = ? AND uid = ?", made["id"], user, todo.uid)
+        taken += 1
+    return taken
+
+
+def _claimed(tx: Transaction, user: str, uids: Iterable[str]) -> dict[str, Task | None]:
+    """The task of each UID; None for one that is now claimed for a new task.
+
+    In one order for everybody: of two imports of one file the second waits, and finds what the first one made.
+    """
+    own = re.compile(rf"task-([0-9]{{1,15}})@{_origin(tx)}")
+    found: dict[str, Task | None] = {}
+    for uid in sorted(uids):
+        ours = own.fullmatch(uid)
+        state = _any(tx, user, int(ours[1])) if ours else None
+        if state is None and not tx.execute(
+            "INSERT INTO task_uid (user_id, uid) VALUES (?, ?) ON CONFLICT DO NOTHING", user, uid
+        ):
+            row = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, uid)
+            state = _any(tx, user, row[0]) if row else None
+        found[uid] = state
+    return found
+
+
+def _any(tx: Transaction, user: str, task_id: int) -> Task | None:
+    row = tx.one(f"SELECT {_ALL} FROM task WHERE id = ? AND user_id = ?{_lock(tx)}", task_id, user)
+    return _state(row) if row else None
+
+
+def _parent(tx: Transaction, user: str, todo: vtodo.Todo, ids: dict[str, int]) -> int:
+    if todo.parent in ids:
+        return ids[todo.parent]
+    row = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, todo.parent)
+    ours = re.fullmatch(rf"task-([0-9]{{1,15}})@{_origin(tx)}", todo.parent or "")
+    if row is None and ours is None:
+        raise vtodo.broken(todo.parent_line, "the task that this one is a part of is neither in the file nor here")
+    return int(row[0] if row else ours[1])  # type: ignore[index]
+
+
+def _check_todo(tx: Transaction, user: str, todo: vtodo.Todo, fields: Task) -> None:
+    try:
+        _check(tx, user, fields)
+    except Contradiction as error:
+        problem = error.details["fields"][0]
+        raise vtodo.broken(todo.parent_line, problem["message"], problem["field"]) from error
+
+
+def _origin(tx: Transaction) -> str:
+    row = tx.one("SELECT name FROM task_origin")
+    assert row is not None  # noqa: S101 - the schema inserts it
+    return str(row[0])
 
 
 def _follow(tx: Transaction, before: Task, now: str) -> int | None:
