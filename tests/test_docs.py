@@ -1,5 +1,6 @@
-"""The documentation is held to the code: the reference is fresh and complete, links lead somewhere."""
+"""The documentation is held to the code: the reference is complete, links lead somewhere, commands exist."""
 
+import argparse
 import re
 import subprocess
 from collections.abc import Iterator
@@ -104,3 +105,38 @@ def test_every_link_between_documents_leads_to_a_file_and_a_heading_that_are_the
 
     assert followed > 30
     assert broken == []
+
+
+def shown_commands(page: Path) -> Iterator[list[str]]:
+    """The words after `deskhand` or `python3 run.py`, wherever a document shows them as code."""
+    text = page.read_text()
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL))
+    for line in [line for block in blocks for line in block.splitlines()] + spans:
+        called = re.match(r"\s*(?:\w+=\S+ )*(?:python3 run\.py|deskhand) ([^#|]+)", line)
+        if called:
+            yield called[1].split()
+
+
+def unknown(words: list[str]) -> str | None:
+    """The first word that is no command, or flag that is none of its command."""
+    command = parser()
+    for word in words:
+        group = next((each for each in command._actions if isinstance(each, argparse._SubParsersAction)), None)
+        if word.startswith("-"):
+            if word.partition("=")[0] not in command._option_string_actions:
+                return word
+        elif group is not None and word.islower():
+            if word not in group.choices:
+                return word
+            command = group.choices[word]
+    return None
+
+
+@requirement("docs:commands")
+def test_every_command_and_flag_that_a_document_shows_is_there() -> None:
+    own = re.findall(r"^python3 run\.py ([a-z]+)", (ROOT / "run.py").read_text(), re.MULTILINE)
+    found = [(page, words) for page in markdown() for words in shown_commands(page) if words[0] not in own]
+
+    assert len(found) > 60
+    assert [f"{page.relative_to(ROOT)}: {' '.join(words)}" for page, words in found if unknown(words) is not None] == []
