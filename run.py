@@ -4,6 +4,7 @@
 python3 run.py test [ARGS]       format, lint, types, import contracts and tests (ARGS go to pytest)
 python3 run.py bench [NAME]      measure, in ratios against named peers
 python3 run.py torture [NAME]    kill, fill and race it for longer than a test run may take
+python3 run.py reference         write docs/reference/ from the code; --check says what is stale
 python3 run.py lock              renew requirements.lock from pyproject.toml
 python3 run.py ANYTHING ELSE     goes to the deskhand command (up --demo, mcp obsidian, --help, ...)
 """
@@ -54,6 +55,8 @@ def main(argv):
             return test(rest)
         case ["bench" | "torture" as kind, *rest]:
             return long_run(kind, rest)
+        case ["reference", *rest]:
+            return subprocess.run([BIN / "python", ROOT / "docs" / "reference.py", *rest], check=False).returncode
         case ["lock"]:
             return lock()
         case _:

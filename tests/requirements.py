@@ -9,6 +9,10 @@ import pytest
 
 REQUIREMENTS = {
     "start:light": "deskhand --help imports neither mcp nor FastAPI nor SQLAlchemy.",
+    "docs:fresh": "The generated reference says what the code says today.",
+    "docs:complete": "Every command, option, tool, argument and error code is in the reference.",
+    "docs:commands": "Every command and flag that a document shows is there.",
+    "docs:links": "Every relative link in a document leads to a file and a heading that are there.",
     "config:errors-name-the-key": "An unknown key or bad value is an error that names key, value and allowed form.",
     "config:sources": "config show says where each value came from and masks secrets.",
     "errors:two-forms": "Each error has seed 000's and seed 003's wire form and an exit code.",

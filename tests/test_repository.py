@@ -1,25 +1,14 @@
-"""What holds for the repository as a whole: promises have tests, docs are complete, no host is named."""
+"""What holds for the repository as a whole: promises have tests, dependencies reasons, no host is named."""
 
-import argparse
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
-from mcp import Client
 from requirements import REQUIREMENTS
 
-from deskhand.app import Desk
-from deskhand.cli import parser
-from deskhand.config import OPTIONS
-from deskhand.errors import MCPErrorCode
-from deskhand.servers.obsidian import obsidian_server
-
 ROOT = Path(__file__).resolve().parent.parent
-REFERENCE = (ROOT / "docs" / "reference.md").read_text() if (ROOT / "docs" / "reference.md").exists() else ""
 
 
 def tracked() -> list[Path]:
@@ -35,34 +24,6 @@ def test_every_promise_has_a_test_and_every_test_cites_a_promise_that_was_made()
 
     assert sorted(set(REQUIREMENTS) - cited) == []
     assert sorted(cited - set(REQUIREMENTS)) == []
-
-
-def commands(made: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    groups = [action for action in made._actions if isinstance(action, argparse._SubParsersAction)]
-    if not groups:
-        yield words
-    for group in groups:
-        for name, inner in group.choices.items():
-            yield from commands(inner, (*words, name))
-
-
-def test_every_command_option_and_error_code_is_in_the_reference() -> None:
-    wanted = [f"`deskhand {' '.join(words)}" for words in commands(parser())]
-    wanted += [f"`{option.key}`" for option in OPTIONS.values()]
-    wanted += [f"`{option.variable}`" for option in OPTIONS.values()]
-    wanted += [f"`{code}`" for code in get_args(MCPErrorCode)]
-
-    assert [text for text in wanted if text not in REFERENCE] == []
-
-
-@pytest.mark.anyio
-async def test_every_tool_and_argument_is_in_the_reference(desk: Desk) -> None:
-    async with Client(obsidian_server(desk)) as client:
-        tools = (await client.list_tools()).tools
-
-    wanted = [f"`{tool.name}`" for tool in tools]
-    wanted += [f"`{argument}`" for tool in tools for argument in tool.input_schema["properties"]]
-    assert [text for text in wanted if text not in REFERENCE] == []
 
 
 def test_every_dependency_has_its_reason_in_a_decision() -> None:

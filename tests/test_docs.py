@@ -1,0 +1,142 @@
+"""The documentation is held to the code: the reference is complete, links lead somewhere, commands exist."""
+
+import argparse
+import re
+import subprocess
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import reference
+from conftest import Home
+from mcp import Client
+from requirements import requirement
+
+from deskhand.app import Desk
+from deskhand.cli import parser
+from deskhand.cli.serve import SERVERS
+from deskhand.config import OPTIONS, load
+from deskhand.errors import ErrorType, MCPErrorCode
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "docs" / "reference"
+
+
+def listed() -> str:
+    return "\n".join(page.read_text() for page in sorted(FOLDER.glob("*.md")))
+
+
+@pytest.mark.anyio
+@requirement("docs:fresh")
+async def test_the_reference_says_what_the_code_says_today() -> None:
+    made = await reference.pages()
+
+    stale = [name for name, text in made.items() if reference.kept(name) != text]
+    assert stale == [], "run `python3 run.py reference`"
+
+
+@requirement("docs:complete")
+def test_every_command_option_and_error_code_is_in_the_reference() -> None:
+    found = listed()
+    wanted = [f"## deskhand {' '.join(words)}\n" for words, _ in reference.leaves(parser())]
+    wanted += [f"| `{option.key}` | `{option.variable}` |" for option in OPTIONS.values()]
+    wanted += [f"`{code}`" for code in (*get_args(MCPErrorCode), *get_args(ErrorType))]
+
+    assert len(wanted) > 70
+    assert [text for text in wanted if text not in found] == []
+
+
+@pytest.mark.anyio
+@requirement("docs:complete")
+async def test_every_tool_of_every_server_and_its_arguments_are_in_the_reference(home: Home) -> None:
+    page = (FOLDER / "tools.md").read_text()
+    person = {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_USER": "me", "DESKHAND_AGENT": "me"}
+    desk = Desk(load(home.environment | person).settings)
+    missing = []
+    for name, function in SERVERS.items():
+        async with Client(getattr(import_module(f"deskhand.servers.{name}"), function)(desk)) as client:
+            for tool in (await client.list_tools()).tools:
+                _, _, after = page.partition(f"### {name}: `{tool.name}`\n")
+                section = after.partition("\n##")[0]
+                arguments = [each for each in tool.input_schema["properties"] if f"| `{each}` |" not in section]
+                missing += [(name, tool.name, arguments)] if arguments or not section else []
+    desk.close()
+
+    assert missing == []
+
+
+def markdown() -> list[Path]:
+    known = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if known.returncode:
+        pytest.skip("not a git checkout")
+    return [ROOT / name for name in known.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def links(page: Path) -> Iterator[str]:
+    prose = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    yield from re.findall(r"\]\(<?([^)\s>]+)>?\)", prose)
+
+
+def headings(page: Path) -> set[str]:
+    return {reference.anchor(line) for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+
+
+@requirement("docs:links")
+def test_every_link_between_documents_leads_to_a_file_and_a_heading_that_are_there() -> None:
+    broken = []
+    followed = 0
+    for page in markdown():
+        for link in links(page):
+            if re.match(r"[a-z]+:", link):
+                continue
+            followed += 1
+            path, _, heading = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if not target.exists() or (heading and heading not in headings(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+
+    assert followed > 30
+    assert broken == []
+
+
+def shown_commands(page: Path) -> Iterator[list[str]]:
+    """The words after `deskhand` or `python3 run.py`, wherever a document shows them as code."""
+    text = page.read_text()
+    blocks = re.findall(r"^ *```sh\n(.*?)^ *```", text, re.MULTILINE | re.DOTALL)
+    spans = re.findall(r"`([^`\n]+)`", re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL))
+    for line in [line for block in blocks for line in block.splitlines()] + spans:
+        called = re.match(r"\s*(?:\w+=\S+ )*(?:python3 run\.py|deskhand) ([^#|]+)", line)
+        if called:
+            yield called[1].split()
+
+
+def unknown(words: list[str]) -> str | None:
+    """The first word that is no command, or flag that is none of its command."""
+    command = parser()
+    for word in words:
+        group = next((each for each in command._actions if isinstance(each, argparse._SubParsersAction)), None)
+        if word.startswith("-"):
+            if word.partition("=")[0] not in command._option_string_actions:
+                return word
+        elif group is not None and word.islower():
+            if word not in group.choices:
+                return word
+            command = group.choices[word]
+    return None
+
+
+@requirement("docs:commands")
+def test_every_command_and_flag_that_a_document_shows_is_there() -> None:
+    own = re.findall(r"^python3 run\.py ([a-z]+)", (ROOT / "run.py").read_text(), re.MULTILINE)
+    found = [(page, words) for page in markdown() for words in shown_commands(page) if words[0] not in own]
+
+    assert len(found) > 60
+    assert [f"{page.relative_to(ROOT)}: {' '.join(words)}" for page, words in found if unknown(words) is not None] == []
