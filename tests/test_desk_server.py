@@ -154,7 +154,7 @@ async def test_drafts_are_followed_like_every_other_action(office: Office) -> No
             cursor = page["next_cursor"]
             pages.append(page["actions"])
         found = [each for page in pages for each in page]
-        await desk.drafts.decide(found[-1]["id"], "rejected", "I called her.")
+        await desk.drafts.decide(found[-1]["id"], "rejected", "person", "I called her.")
         told = await ok(client, "get_action", id=found[-1]["id"])
     await desk.close_mailbox()
     desk.close()
@@ -280,15 +280,19 @@ async def test_a_server_on_stdio_can_be_narrowed(era: str, furnished: Home) -> N
 
 @requirement("desk:whole")
 async def test_what_is_written_is_on_the_record_and_what_is_said_is_not(client: Client, desk: Desk) -> None:
-    task = await ok(client, "create_task", title="A private matter")
+    task = await ok(client, "create_task", title="A matter", description="private to the end")
     await ok(client, "change_tasks", task_ids=[task["id"]], action="complete")
     await refused(client, "send_to_agent", recipient="bob", message="psst")
     await ok(client, "search_email", query="is:unread")
     await ok(client, "list_tasks")
     found = [entry for _, entry in await desk.store.read(entries)]
 
-    assert [entry.action_type for entry in found] == ["search_email", "send_to_agent", "change_tasks", "create_task"]
-    assert {entry.actor for entry in found} == {"desk_mcp"}
+    assert [(entry.actor, entry.action_type) for entry in found] == [
+        ("desk_mcp", "search_email"),
+        ("desk_mcp", "send_to_agent"),
+        ("tasks_mcp", "complete_tasks"),
+        ("tasks_mcp", "create_task"),
+    ]
     text = "".join(entry.model_dump_json() for entry in found)
-    assert "private" not in text
+    assert "to the end" not in text
     assert "psst" not in text
