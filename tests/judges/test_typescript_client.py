@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from conftest import Home
-from node import MODULES, TYPESCRIPT_SDK, needs, node
 from requirements import requirement
+
+from judges.node import MODULES, TYPESCRIPT_SDK, needs, node
 
 pytestmark = needs(TYPESCRIPT_SDK)
 
