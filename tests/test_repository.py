@@ -16,7 +16,11 @@ from deskhand.app import Desk
 from deskhand.cli import parser
 from deskhand.config import OPTIONS
 from deskhand.errors import MCPErrorCode
+from deskhand.servers.desk import desk_server
+from deskhand.servers.email import email_server
+from deskhand.servers.gmail import gmail_server
 from deskhand.servers.obsidian import obsidian_server
+from deskhand.servers.tasks import tasks_server
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = (ROOT / "docs" / "reference.md").read_text() if (ROOT / "docs" / "reference.md").exists() else ""
@@ -57,8 +61,10 @@ def test_every_command_option_and_error_code_is_in_the_reference() -> None:
 
 @pytest.mark.anyio
 async def test_every_tool_and_argument_is_in_the_reference(desk: Desk) -> None:
-    async with Client(obsidian_server(desk)) as client:
-        tools = (await client.list_tools()).tools
+    tools = []
+    for make in (obsidian_server, email_server, gmail_server, tasks_server, desk_server):
+        async with Client(make(desk)) as client:
+            tools += (await client.list_tools()).tools
 
     wanted = [f"`{tool.name}`" for tool in tools]
     wanted += [f"`{argument}`" for tool in tools for argument in tool.input_schema["properties"]]
