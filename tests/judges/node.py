@@ -12,6 +12,7 @@ PROTOCOL = MODULES / "@modelcontextprotocol"
 CONFORMANCE = PROTOCOL / "conformance" / "dist" / "index.js"
 INSPECTOR = PROTOCOL / "inspector" / "clients" / "launcher" / "build" / "index.js"
 TYPESCRIPT_SDK = PROTOCOL / "sdk" / "package.json"
+TYPESCRIPT_CLIENT = PROTOCOL / "client" / "package.json"
 
 
 def needs(file: Path) -> pytest.MarkDecorator:

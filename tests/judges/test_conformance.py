@@ -11,15 +11,16 @@ from threading import Thread
 import pytest
 import yaml
 from conftest import Home
-from node import CONFORMANCE, needs, node
 from requirements import requirement
+
+from judges.node import CONFORMANCE, needs, node
 
 APP = Path(__file__).with_name("conformance_app.py")
 LISTENING = "listening on "
 
 
 @pytest.fixture
-def address(home: Home) -> Iterator[str]:
+def fixtures(home: Home) -> Iterator[str]:
     command = [sys.executable, APP]
     with subprocess.Popen(command, env=home.environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
@@ -54,12 +55,12 @@ def statuses(reports: Path) -> dict[str, set[str]]:
 @needs(CONFORMANCE)
 @pytest.mark.parametrize(("revision", "count"), [("2025-11-25", 30), ("2026-07-28", 37)])
 def test_every_required_scenario_of_the_revision_passes(
-    revision: str, count: int, address: str, home: Home, tmp_path: Path
+    revision: str, count: int, fixtures: str, home: Home, tmp_path: Path
 ) -> None:
     reports = tmp_path / "reports"
     judged = node(
         CONFORMANCE,
-        *("server", "--url", address, "--requirements", revision, "--output-dir", reports),
+        *("server", "--url", fixtures, "--requirements", revision, "--output-dir", reports),
         environment=home.environment,
     )
     found = statuses(reports)

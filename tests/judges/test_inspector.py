@@ -1,29 +1,61 @@
-"""The protocol's Inspector, from its command line, against the notes server on stdio."""
+"""The protocol's Inspector, from its command line, against all servers of a desk."""
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from node import INSPECTOR, needs, node
+from conftest import TOKEN, Home
 from requirements import requirement
 
-TOOLS = {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+from judges.node import INSPECTOR, needs, node
+
+SERVERS = {
+    "/mcp": "pending_actions",
+    "/gmail/mcp": "list_emails",
+    "/email/mcp": "search_email",
+    "/obsidian/mcp": "read_note",
+    "/tasks/mcp": "create_task",
+    "/agentmail/mcp": "list-recipients",
+}
+
+
+def names(home: Home, place: Path, era: str, *target: str) -> set[str]:
+    """The tools that the Inspector lists, once it has found no fault with them."""
+    listed = node(
+        INSPECTOR,
+        *("--cli", *target, "--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json"),
+        # The Inspector keeps a catalogue in the home folder of whoever runs it.
+        environment={"PATH": home.environment["PATH"], "HOME": str(place)},
+    )
+    assert listed.returncode == 0, listed.stderr
+    return {tool["name"] for tool in json.loads(listed.stdout)["result"]["tools"]}
 
 
 @requirement("judges:clients")
 @needs(INSPECTOR)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-def test_the_inspector_finds_no_fault_with_the_tools(era: str, home: Home, tmp_path: Path) -> None:
-    variables = [f"{name}={home.environment[name]}" for name in ("VAULT_PATH", "DESKHAND_HOME")]
-    listed = node(
-        INSPECTOR,
-        *("--cli", sys.executable, "-m", "deskhand", "mcp", "obsidian"),
-        *(part for variable in variables for part in ("-e", variable)),
-        *("--protocol-era", era, "--method", "tools/list", "--strict", "--format", "json"),
-        # The Inspector keeps a catalogue in the home folder of whoever runs it.
-        environment={"PATH": home.environment["PATH"], "HOME": str(tmp_path)},
-    )
-    assert listed.returncode == 0, listed.stderr
-    assert {tool["name"] for tool in json.loads(listed.stdout)["result"]["tools"]} == TOOLS
+def test_the_inspector_finds_no_fault_with_the_tools_of_any_server(
+    era: str, judged: Home, address: str, tmp_path: Path
+) -> None:
+    def listed(path: str) -> set[str]:
+        place = tmp_path / path.replace("/", "_")
+        place.mkdir()
+        header = ("--header", f"Authorization: Bearer {TOKEN}")
+        return names(judged, place, era, f"{address}{path}", "--transport", "http", *header)
+
+    with ThreadPoolExecutor(2) as judges:
+        found = dict(zip(SERVERS, judges.map(listed, SERVERS), strict=True))
+
+    assert [path for path, main in SERVERS.items() if main not in found[path]] == []
+
+
+@requirement("judges:clients")
+@needs(INSPECTOR)
+def test_the_inspector_finds_no_fault_on_stdio(judged: Home, tmp_path: Path) -> None:
+    variables = [f"{name}={judged.environment[name]}" for name in ("VAULT_PATH", "DESKHAND_HOME")]
+    given = [part for variable in variables for part in ("-e", variable)]
+    found = names(judged, tmp_path, "modern", sys.executable, "-m", "deskhand", "mcp", "obsidian", *given)
+
+    assert found == {"read_note", "write_note", "list_notes", "move_note", "search_notes"}

@@ -1,4 +1,4 @@
-"""The TypeScript SDK's client, on which most assistants are built, against the notes server on stdio."""
+"""The TypeScript SDK's clients, on which most assistants are built, drive every server."""
 
 import json
 import sys
@@ -6,32 +6,64 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Home
-from node import MODULES, TYPESCRIPT_SDK, needs, node
+from conftest import TOKEN, Home
 from requirements import requirement
 
-pytestmark = needs(TYPESCRIPT_SDK)
+from judges.node import MODULES, TYPESCRIPT_CLIENT, TYPESCRIPT_SDK, needs, node
+
+SCRIPT = Path(__file__).with_name("clients.mjs")
+NOTE = {"path": "Inbox/a.md", "frontmatter": {"status": "new"}, "body": "Grüße, 世界\n"}
+MAIL = {"to": "ann@example.org", "subject": "Hello", "body": "Hi.\n"}
+CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "obsidian": [("read_note", {"path": "Inbox/none.md"}), ("write_note", NOTE), ("read_note", {"path": NOTE["path"]})],
+    "gmail": [("list_emails", {}), ("get_email", {"message_id": "none"}), ("send_email", MAIL)],
+    "email": [("search_email", {"query": "is:unread"}), ("send_email", MAIL)],
+    "tasks": [("create_task", {"title": "milk"}), ("list_tasks", {})],
+    "agentmail": [("list-recipients", {}), ("receive", {})],
+    "desk": [("pending_actions", {}), ("write_note", NOTE | {"path": "desk.md"}), ("create_task", {"title": ""})],
+}
+ERRORS = {
+    "obsidian": [True, False, False],
+    "gmail": [False, True, True],
+    "email": [False, True],
+    "tasks": [False, False],
+    "agentmail": [False, False],
+    "desk": [False, False, True],
+}
 
 
-@pytest.fixture
-def seen(home: Home) -> dict[str, Any]:
-    """What the client saw; it throws, and prints nothing, when a result is not what the tool's schema says."""
-    script = Path(__file__).with_name("client.mjs")
-    server = (sys.executable, "-m", "deskhand", "mcp", "obsidian")
-    ran = node(script, MODULES, *server, environment=home.environment)
-    assert ran.returncode == 0, ran.stderr
-    return dict(json.loads(ran.stdout))
+def reached(name: str, address: str, by_http: set[str]) -> dict[str, Any]:
+    if name in by_http:
+        return {"url": f"{address}/mcp" if name == "desk" else f"{address}/{name}/mcp", "token": TOKEN}
+    return {"command": sys.executable, "args": ["-m", "deskhand", "mcp", name]}
 
 
 @requirement("judges:clients")
-def test_the_typescript_client_reads_an_error_and_a_round_trip_without_throwing(seen: dict[str, Any]) -> None:
-    missing = seen["missing"]
-    assert missing["isError"] is True
-    assert json.loads(missing["content"][0]["text"])["error"] == "not_found"
-    assert "structuredContent" not in missing
+@pytest.mark.parametrize(
+    ("version", "by_http"),
+    [
+        pytest.param("v1", {"desk"}, marks=needs(TYPESCRIPT_SDK)),
+        # It starts each server on stdio twice, to find out which era it is of: one is enough to see that.
+        pytest.param("v2", CALLS.keys() - {"obsidian"}, marks=needs(TYPESCRIPT_CLIENT)),
+    ],
+)
+def test_the_typescript_client_drives_every_server_without_throwing(
+    version: str, by_http: set[str], judged: Home, address: str
+) -> None:
+    given = {name: reached(name, address, by_http) | {"calls": CALLS[name]} for name in CALLS}
+    ran = node(SCRIPT, MODULES, version, json.dumps(given), environment=judged.environment)
+    assert ran.returncode == 0, ran.stderr
+    seen = json.loads(ran.stdout)
 
-    for result in (seen["written"], seen["read"]):
-        note = result["structuredContent"]
-        assert not result.get("isError")
-        assert {key: note[key] for key in seen["note"]} == seen["note"]
-        assert json.loads(result["content"][0]["text"]) == note
+    results = {name: seen[name]["results"] for name in CALLS}
+    assert {name: [bool(each.get("isError")) for each in results[name]] for name in CALLS} == ERRORS
+    assert all(seen[name]["tools"] >= 4 for name in CALLS)
+    for result in (each for several in results.values() for each in several):
+        assert result["content"] or result["structuredContent"] == {"result": []}
+        assert not result.get("isError") or "structuredContent" not in result
+    missing, written, read = results["obsidian"]
+    assert json.loads(missing["content"][0]["text"])["error"] == "not_found"
+    for note in (written["structuredContent"], read["structuredContent"]):
+        assert {key: note[key] for key in NOTE} == NOTE
+    assert json.loads(read["content"][0]["text"]) == read["structuredContent"]
+    assert results["tasks"][0]["structuredContent"] in results["tasks"][1]["structuredContent"]["tasks"]

@@ -1,0 +1,22 @@
+"""A desk with all its doors on a free port: what the judges come to."""
+
+import anyio
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.listen import serve_http
+from deskhand.web.doors import doors
+from deskhand.web.site import site
+
+
+async def serve() -> None:
+    desk = Desk(load().settings)
+    made = doors(desk)
+    async with made.run():
+        await serve_http(site(desk, doors=made.routes), 0, "")
+    await desk.close_mailbox()
+    desk.close()
+
+
+if __name__ == "__main__":
+    anyio.run(serve)
