@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx2
+import psycopg
 import pytest
 from conftest import Home
 from person import Person, served, signed_in
@@ -20,6 +21,7 @@ from starlette.routing import Route
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.errors import RateLimited
 from deskhand.web import passwords, sessions
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
@@ -265,6 +267,30 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
     everything = await desk.store.read(lambda tx: str(tx.all("SELECT entry FROM audit")))
     assert PASSWORD not in everything
     assert "guess" not in everything
+
+
+@requirement("entry:password")
+async def test_guesses_at_once_are_counted_one_after_the_other_on_postgresql(
+    home: Home, postgresql: str, clock: Clock
+) -> None:
+    def guess(desk: Desk) -> bool:
+        try:
+            return desk.store.run(lambda tx: passwords.attempt(tx, clock())) is not None
+        except RateLimited:
+            return False
+
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE guesses")
+    url = postgresql.replace("/postgres?", "/guesses?")
+    settings = load(home.environment | {"DESKHAND_DATABASE_URL": url}).settings
+    desks = [Desk(settings, clock) for _ in range(2)]
+    try:
+        desks[0].store.run(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+        guesses = [asyncio.to_thread(guess, desks[number % 2]) for number in range(12)]
+        assert sum(await asyncio.gather(*guesses)) == passwords.TRIES
+    finally:
+        for each in desks:
+            each.close()
 
 
 @requirement("entry:password")
