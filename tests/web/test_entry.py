@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import RateLimited
+from deskhand.store import Transaction
 from deskhand.web import passwords, sessions
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
@@ -270,27 +272,32 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
 
 
 @requirement("entry:password")
-async def test_guesses_at_once_are_counted_one_after_the_other_on_postgresql(
-    home: Home, postgresql: str, clock: Clock
-) -> None:
-    def guess(desk: Desk) -> bool:
+def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresql: str, clock: Clock) -> None:
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE guesses")
+    url = postgresql.replace("/postgres?", "/guesses?")
+    desk = Desk(load(home.environment | {"DESKHAND_DATABASE_URL": url}).settings, clock)
+
+    def guess() -> bool:
         try:
             return desk.store.run(lambda tx: passwords.attempt(tx, clock())) is not None
         except RateLimited:
             return False
 
-    with psycopg.connect(postgresql, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE guesses")
-    url = postgresql.replace("/postgres?", "/guesses?")
-    settings = load(home.environment | {"DESKHAND_DATABASE_URL": url}).settings
-    desks = [Desk(settings, clock) for _ in range(2)]
-    try:
-        desks[0].store.run(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
-        guesses = [asyncio.to_thread(guess, desks[number % 2]) for number in range(12)]
-        assert sum(await asyncio.gather(*guesses)) == passwords.TRIES
-    finally:
-        for each in desks:
-            each.close()
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(url, autocommit=True) as watch:
+
+        def last_but_not_yet_committed(tx: Transaction) -> "Future[bool]":
+            passwords.attempt(tx, clock())
+            next_one = threads.submit(guess)
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+            while not next_one.done() and watch.execute(waiting).fetchone() is None:
+                pass
+            return next_one
+
+        desk.store.run(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+        assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (passwords.TRIES - 1)
+        assert desk.store.run(last_but_not_yet_committed).result() is False
+    desk.close()
 
 
 @requirement("entry:password")
