@@ -5,10 +5,12 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import httpx2
+import psycopg
 import pytest
 from conftest import Home
 from person import Person, served, signed_in
@@ -20,6 +22,8 @@ from starlette.routing import Route
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.errors import RateLimited
+from deskhand.store import Transaction
 from deskhand.web import passwords, sessions
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
@@ -265,6 +269,35 @@ async def test_a_password_can_be_added_and_guessing_it_ends_soon(
     everything = await desk.store.read(lambda tx: str(tx.all("SELECT entry FROM audit")))
     assert PASSWORD not in everything
     assert "guess" not in everything
+
+
+@requirement("entry:password")
+def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresql: str, clock: Clock) -> None:
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE guesses")
+    url = postgresql.replace("/postgres?", "/guesses?")
+    desk = Desk(load(home.environment | {"DESKHAND_DATABASE_URL": url}).settings, clock)
+
+    def guess() -> bool:
+        try:
+            return desk.store.run(lambda tx: passwords.attempt(tx, clock())) is not None
+        except RateLimited:
+            return False
+
+    with ThreadPoolExecutor(1) as threads, psycopg.connect(url, autocommit=True) as watch:
+
+        def last_but_not_yet_committed(tx: Transaction) -> "Future[bool]":
+            passwords.attempt(tx, clock())
+            next_one = threads.submit(guess)
+            waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
+            while not next_one.done() and watch.execute(waiting).fetchone() is None:
+                pass
+            return next_one
+
+        desk.store.run(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+        assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (passwords.TRIES - 1)
+        assert desk.store.run(last_but_not_yet_committed).result() is False
+    desk.close()
 
 
 @requirement("entry:password")
