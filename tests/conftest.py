@@ -20,6 +20,7 @@ from terminal import Terminal
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.servers import DeskServer
 from deskhand.servers.obsidian import obsidian_server
 
 if TYPE_CHECKING:
@@ -101,24 +102,27 @@ def desk(home: Home) -> Iterator[Desk]:
 def connect(request: pytest.FixtureRequest, home: Home, desk: Desk) -> Connect:
     """One client to the notes server, over each transport and in each protocol era."""
     way, era = request.param
+    return lambda: connected(way, era, "obsidian", home, lambda: obsidian_server(desk))
 
-    @asynccontextmanager
-    async def connected() -> AsyncIterator[Client]:
-        match way:
-            case "memory":
-                async with Client(obsidian_server(desk), mode=era) as client:
-                    yield client
-            case "stdio":
-                arguments = ["-m", "deskhand", "mcp", "obsidian"]
-                server = StdioServerParameters(command=sys.executable, args=arguments, env=home.environment)
-                async with Client(server, mode=era) as client:
-                    yield client
-            case "http":
-                with http_server(home, "obsidian") as address:
-                    async with http_client(address, TOKEN, era) as client:
-                        yield client
 
-    return connected
+@asynccontextmanager
+async def connected(
+    way: str, era: str, name: str, home: Home, make: Callable[[], DeskServer], *options: str
+) -> AsyncIterator[Client]:
+    """A client to a server: in this process, or to `deskhand mcp NAME` by stdio or HTTP."""
+    match way:
+        case "memory":
+            async with Client(make(), mode=era) as client:
+                yield client
+        case "stdio":
+            arguments = ["-m", "deskhand", "mcp", name, *options]
+            server = StdioServerParameters(command=sys.executable, args=arguments, env=home.environment)
+            async with Client(server, mode=era) as client:
+                yield client
+        case "http":
+            with http_server(home, name) as address:
+                async with http_client(address, TOKEN, era) as client:
+                    yield client
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
+    from deskhand.tokens import Kept
 
 
 log = logging.getLogger("deskhand.desk")
@@ -83,15 +84,13 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone)
+        return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
-    async def owner_of_token(self, token: str) -> str | None:
-        """Whose own token this is; where the backend is another process, only that one knows."""
+    async def shown(self, token: str) -> "Kept | None":
+        """Whose token somebody shows at a door, where it is one of an assistant or a user."""
         from deskhand import tokens
 
-        if self.settings.fastapi_base_url is not None:
-            return None
-        return await self.store.read(lambda tx: tokens.owner(tx, token))
+        return await tokens.shown(self.store, token, self.now())
 
     def _service_token(self) -> str:
         if self.settings.service_auth_token is None:
@@ -230,10 +229,11 @@ class Desk:
         except DeskError as failure:
             # The effect has happened; hiding its result from the caller would not undo it.
             log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
-        if in_vault:
+        # A desk without a vault has no log in it; the chain has the entry.
+        if in_vault and self.settings.vault_path is not None:
             from deskhand.gate import journal
 
-            await asyncio.to_thread(journal.action, self.settings.vault, entry)
+            await asyncio.to_thread(journal.action, self.settings.vault_path, entry)
 
     def close(self) -> None:
         for part in ("vault", "post", "store"):

@@ -1,22 +1,34 @@
-"""The bearer tokens of assistants and users. Only a digest is kept: whoever reads the database cannot enter with it."""
+"""The bearer tokens of assistants and users. Only a digest is kept: whoever reads the database cannot enter with it.
+
+A token's scopes say which parts of the desk it opens and whether it may change something there. No scope decides
+anything for the person, and none opens the page.
+"""
 
 import re
 import secrets
-from datetime import UTC, datetime
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound
-from deskhand.store import Transaction
+from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.store import Store, Transaction
 
+Area = Literal["mail", "notes", "tasks", "agents"]
+AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents")
+SCOPES = tuple(f"{area}:{right}" for area in AREAS for right in ("read", "write"))
+EVERYTHING = tuple(f"{area}:write" for area in AREAS)
 _USER_ID = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
+_MINUTE = timedelta(minutes=1)
 
 
 class Kept(NamedTuple):
     name: str
-    user_id: str
-    scopes: str
+    user_id: str | None
+    """Whose tasks it reaches; the desk's own user where it names none."""
+    scopes: tuple[str, ...]
     created: datetime
+    used: datetime | None
 
 
 def is_user_id(text: object) -> bool:
@@ -24,17 +36,42 @@ def is_user_id(text: object) -> bool:
     return isinstance(text, str) and _USER_ID.fullmatch(text) is not None
 
 
-def create(tx: Transaction, user: str, name: str, now: datetime) -> str:
-    """A new token for the user; it is told now and never again."""
-    if not is_user_id(user):
+def opens(scopes: Iterable[str], area: Area, *, writes: bool) -> bool:
+    """Whether the scopes let their holder into this part of the desk; writing includes reading."""
+    held = frozenset(scopes)
+    return f"{area}:write" in held or (not writes and f"{area}:read" in held)
+
+
+def with_reading(scopes: Iterable[str]) -> list[str]:
+    """The scopes and what they include."""
+    held = frozenset(scopes)
+    return [scope for scope in SCOPES if scope in held or scope.replace(":read", ":write") in held]
+
+
+def checked(scopes: Iterable[str]) -> tuple[str, ...]:
+    """The scopes in their own order, each once; an unknown one is refused with those there are."""
+    asked = list(scopes)
+    if unknown := [scope for scope in asked if scope not in SCOPES]:
         raise InvalidInput(
-            "that is no user id",
-            fields=[FieldProblem("user", "not a user id", user, "Use 1 to 255 ASCII characters")],
+            "that is no scope",
+            fields=[FieldProblem("scope", "is not one of the scopes", printable(each)) for each in unknown],
+            hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail",
         )
+    return tuple(scope for scope in SCOPES if scope in asked)
+
+
+def create(
+    tx: Transaction, name: str, now: datetime, *, user: str | None = None, scopes: Iterable[str] = EVERYTHING
+) -> str:
+    """A new token; it is told now and never again."""
+    for field, text in (("name", name), ("user", name if user is None else user)):
+        if not is_user_id(text):
+            problem = FieldProblem(field, f"not a {field}", printable(text), "Use 1 to 255 ASCII characters")
+            raise InvalidInput(f"that is no {field} of a token", fields=[problem])
     token = f"dh_{secrets.token_urlsafe(32)}"
     added = tx.execute(
         "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        *(_digest(token), name, user, "tasks:write", round(now.timestamp() * 1000)),
+        *(_digest(token), name, user, " ".join(checked(scopes)), _ms(now)),
     )
     if not added:
         raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
@@ -42,8 +79,7 @@ def create(tx: Transaction, user: str, name: str, now: datetime) -> str:
 
 
 def kept(tx: Transaction) -> list[Kept]:
-    rows = tx.all("SELECT name, user_id, scopes, created FROM tokens ORDER BY created, name")
-    return [Kept(name, user, scopes, datetime.fromtimestamp(at / 1000, UTC)) for name, user, scopes, at in rows]
+    return [_kept(row) for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")]
 
 
 def revoke(tx: Transaction, name: str) -> None:
@@ -51,11 +87,35 @@ def revoke(tx: Transaction, name: str) -> None:
         raise NotFound(f"there is no token named {name}", hint="`deskhand token list` shows them")
 
 
-def owner(tx: Transaction, token: str) -> str | None:
-    """Whose token this is. The digest is looked up, so its bytes tell a guesser nothing by timing."""
-    row = tx.one("SELECT user_id FROM tokens WHERE digest = ?", _digest(token))
-    return row[0] if row else None
+def find(tx: Transaction, token: str) -> Kept | None:
+    """What is kept of this token. Its digest is looked up, so its bytes tell a guesser nothing by timing."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", _digest(token))
+    return _kept(row) if row else None
+
+
+async def shown(store: Store, token: str, now: datetime) -> Kept | None:
+    """Whose token this is, for a door at which it was shown. That it was used is noted once a minute at most."""
+    found = await store.read(lambda tx: find(tx, token))
+    if found is not None and (found.used is None or now - found.used > _MINUTE):
+        await store.write(lambda tx: tx.execute("UPDATE tokens SET used = ? WHERE name = ?", _ms(now), found.name))
+    return found
+
+
+_COLUMNS = "name, user_id, scopes, created, used"
+
+
+def _kept(row: tuple[str, str | None, str, int, int | None]) -> Kept:
+    name, user, scopes, created, used = row
+    return Kept(name, user, tuple(scopes.split()), _time(created), None if used is None else _time(used))
 
 
 def _digest(token: str) -> str:
     return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def _ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def _time(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -223,7 +223,7 @@ def test_the_server_exits_with_code_1_when_the_session_ends(terminal: Terminal, 
 
 @requirement("agents:waiting")
 async def test_on_the_whole_desk_receive_can_wait(bob: Desk, terminal: Terminal) -> None:
-    async with Client(DeskServer("desk", agentmail_tools(bob.post, waiting=True))) as client:
+    async with Client(DeskServer("desk", agentmail_tools(lambda: bob.post, waiting=True))) as client:
         assert await ask(client, "receive", wait=0) == {"status": "No unread messages"}
         got: list[Any] = []
 

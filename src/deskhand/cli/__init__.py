@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from deskhand import __version__
-from deskhand.cli import agents, approvals, entry, mail, notes, orchestrate, record, serve, settings, tasks
+from deskhand.cli import agents, approvals, entry, mail, notes, orchestrate, record, serve, settings, tasks, tokens
 from deskhand.errors import DeskError, describe, mcp_error
 
 EXIT_CODES = """\
@@ -44,6 +44,6 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for part in (serve, entry, orchestrate, approvals, mail, notes, tasks, agents, record, settings):
+    for part in (serve, entry, orchestrate, approvals, mail, notes, tasks, agents, tokens, record, settings):
         part.add_to(commands)
     return made

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 SERVERS = {
     "agentmail": "agentmail_server",
+    "desk": "desk_server",
     "email": "email_server",
     "gmail": "gmail_server",
     "obsidian": "obsidian_server",
@@ -38,6 +39,7 @@ def add_to(commands: Any) -> None:
     mcp.add_argument("server", choices=SERVERS, help="which server")
     mcp.add_argument("--http", action="store_true", help="speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
+    mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
 
     up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
     up.add_argument(
@@ -57,6 +59,8 @@ def _mcp(options: argparse.Namespace) -> None:
         make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
         port = desk.settings.port if options.port is None else options.port
         server = make(desk, desk.token()) if options.http else make(desk)
+        if options.scope:
+            server.narrow(options.scope)
 
         async def serve() -> None:
             try:

@@ -144,9 +144,13 @@ class Gate:
 
     # Proposing.
 
-    async def submit(self, proposal: Proposal, by: str, announce: Announce | None = None) -> Outcome:
+    async def submit(
+        self, proposal: Proposal, by: str, announce: Announce | None = None, *, client: str | None = None
+    ) -> Outcome:
         """Seed 002's order: DEV_MODE, approval, rate limit, send, consume, audit. What is returned is on the record."""
         call = _proposed(proposal, by, self._now(), announce)
+        if client is not None:
+            call = replace(call, parameters=call.parameters | {"client": client})
         if self._settings.dev_mode:
             return await self._recorded(call, DevMode())
         try:

@@ -97,10 +97,13 @@ def latest(tx: Transaction, asked: str) -> Row | None:
     return _row(found) if found else None
 
 
-def listed(tx: Transaction, states: tuple[State, ...], limit: int) -> list[Row]:
+def listed(tx: Transaction, states: tuple[State, ...], limit: int, after: tuple[int, str] = (0, "")) -> list[Row]:
+    """The oldest first; `after` is the time (ms) and the id of the last one of the page before."""
     marks = ", ".join("?" for _ in states)
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM actions WHERE state IN ({marks}) ORDER BY created, id LIMIT ?", *states, limit
+        f"SELECT {_COLUMNS} FROM actions WHERE state IN ({marks}) AND (created > ? OR (created = ? AND id > ?))"
+        " ORDER BY created, id LIMIT ?",
+        *(*states, after[0], *after, limit),
     )
     return [_row(found) for found in rows]
 

@@ -59,12 +59,20 @@ class Vault:
         return self._index
 
     def read(self, path: str) -> NoteContent:
+        return _content(*self._bytes(path))
+
+    def text(self, path: str) -> str:
+        """The note as it lies on the disk, frontmatter and all."""
+        canonical, data = self._bytes(path)
+        return _decoded(data, canonical)
+
+    def _bytes(self, path: str) -> tuple[str, bytes]:
         *folders, name = paths.note_path(path)
         with paths.opened(self._root, tuple(folders)) as (folder, found):
             actual = paths.on_disk(folder, name)
             if actual is None:
                 raise NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
-            return _content("/".join((*found, actual)), disk.read(folder, actual))
+            return "/".join((*found, actual)), disk.read(folder, actual)
 
     def write(
         self,

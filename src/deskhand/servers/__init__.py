@@ -11,22 +11,25 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import anyio
 from mcp.server import MCPServer
+from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
+from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver.context import Context
-from mcp.server.mcpserver.exceptions import ToolError, UnexpectedToolError
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedResourceError, UnexpectedToolError
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
 from mcp_types import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -37,18 +40,34 @@ from mcp_types import (
     TextContent,
     ToolAnnotations,
 )
-from pydantic import AnyHttpUrl, BaseModel, ValidationError
+from mcp_types import Tool as MCPTool
+from pydantic import AnyHttpUrl, AnyUrl, BaseModel, ValidationError
 from pydantic_core import PydanticSerializationError, to_json
 from starlette.applications import Starlette
 
-from deskhand import __version__
-from deskhand.errors import DeskError, FieldProblem, Internal, InvalidInput, Unavailable, mcp_error, printable
+from deskhand import __version__, tokens
+from deskhand.app import Desk
+from deskhand.errors import (
+    Denied,
+    DeskError,
+    FieldProblem,
+    Internal,
+    InvalidInput,
+    NotFound,
+    Unavailable,
+    mcp_error,
+    printable,
+)
 from deskhand.listen import serve_http
+from deskhand.tokens import Area, Kept
 
 log = logging.getLogger("deskhand.server")
 
 READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+_DESK = "desk"
+"""The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
+_TOKEN = "token:"  # noqa: S105 - a prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +78,15 @@ class Call:
     arguments: dict[str, Any]
     error: DeskError | None
     milliseconds: int
+    client: str | None = None
+    """The name of the token it came with."""
+
+    @property
+    def out_of_scope(self) -> bool:
+        return isinstance(self.error, Denied) and self.error.details["reason"] == "scope"
+
+
+Recorder = Callable[[Call], Awaitable[None]]
 
 
 class DeskServer(MCPServer[None]):
@@ -69,9 +97,10 @@ class DeskServer(MCPServer[None]):
         *,
         instructions: str | None = None,
         error_form: Callable[[DeskError], dict[str, Any] | str] = mcp_error,
-        record: Callable[[Call], Awaitable[None]] | None = None,
+        record: Recorder | None = None,
+        area: Area | Mapping[str, Area] | None = None,
         token: str | None = None,
-        owner: Callable[[str], Awaitable[str | None]] | None = None,
+        shown: Callable[[str], Awaitable[Kept | None]] | None = None,
         invalid_arguments: Callable[[str, ValidationError], InvalidInput] | None = None,
         stateless: bool = False,
         **more: Any,
@@ -83,15 +112,46 @@ class DeskServer(MCPServer[None]):
             version=__version__,
             instructions=instructions,
             tools=list(tools),
-            token_verifier=_Tokens(token, owner) if token else None,
-            # The token is compared here and was made here, so there is no issuer to ask and no audience to check.
-            auth=AuthSettings(issuer_url=AnyHttpUrl("http://127.0.0.1"), resource_server_url=None) if token else None,
+            token_verifier=_Tokens(token, shown) if token else None,
+            auth=_entry(area) if token else None,
             **more,
         )
+        self._areas = dict.fromkeys((each.name for each in tools), area) if isinstance(area, str) else dict(area or {})
+        self._only: tuple[str, ...] | None = None
         self._error_form = error_form
         self._invalid_arguments = invalid_arguments or _invalid_arguments
         self._stateless = stateless
         self._record = record
+
+    def narrow(self, scopes: Iterable[str]) -> None:
+        """Open no more than these scopes do, whoever comes."""
+        self._only = tokens.checked(scopes)
+
+    def demand(self, area: Area | None, *, writes: bool) -> None:
+        """Refuse who comes without the scope for this part of the desk."""
+        needed = f"{area}:{'write' if writes else 'read'}"
+        for scopes in _limits(self._only):
+            if area is None or not tokens.opens(scopes, area, writes=writes):
+                raise Denied(
+                    f"this needs the scope {needed}, which the client was not given",
+                    reason="scope",
+                    scope=needed,
+                    hint=f"the person can give it: deskhand token create --name NAME --scope {needed}",
+                )
+
+    async def list_tools(self) -> list[MCPTool]:
+        return [each for each in await super().list_tools() if self._is_open(each.name)]
+
+    def _is_open(self, name: str) -> bool:
+        try:
+            self._demand_tool(name)
+        except Denied:
+            return False
+        return True
+
+    def _demand_tool(self, name: str) -> None:
+        made = self._tool_manager.get_tool(name)
+        self.demand(self._areas.get(name), writes=not (made and made.annotations and made.annotations.read_only_hint))
 
     async def call_tool(
         self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
@@ -101,8 +161,12 @@ class DeskServer(MCPServer[None]):
         started = time.perf_counter()
         error: DeskError | None = Unavailable("the call was cancelled")
         try:
+            self._demand_tool(name)
             result = await super().call_tool(name, arguments, context)
             error = None
+        except Denied as refused:
+            error = refused
+            return self._refusal(refused)
         except ToolError as wrapped:
             error = self._error_behind(wrapped, name)
             if error is None:
@@ -112,10 +176,24 @@ class DeskServer(MCPServer[None]):
             return result
         finally:
             if self._record:
-                call = Call(name, arguments, error, round((time.perf_counter() - started) * 1000))
+                call = Call(name, arguments, error, _since(started), client())
                 # A cancelled call may have had its effect; it still goes on the record.
                 with anyio.CancelScope(shield=True):
                     await self._record(call)
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[None, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | InputRequiredResult:
+        started = time.perf_counter()
+        try:
+            return await super().read_resource(uri, context)
+        except UnexpectedResourceError as wrapped:
+            if not isinstance(error := wrapped.__cause__, DeskError):
+                raise
+            call = Call("resources/read", {"path": str(uri)}, error, _since(started), client())
+            if self._record and call.out_of_scope:
+                await self._record(call)
+            raise protocol_error(error) from error
 
     def _refusal(self, error: DeskError) -> CallToolResult:
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
@@ -209,18 +287,80 @@ def _is_unspeakable(value: Any) -> bool:
     return False
 
 
-class _Tokens:
-    """Accepts the desk's own token, and where a server knows its users the ones that `owner` finds an owner for."""
+def protocol_error(error: DeskError) -> MCPError:
+    """For what is no tool and has no other way to say that it failed."""
+    expected = isinstance(error, InvalidInput | NotFound | Denied)
+    message = error.message + (f"; {error.hint}" if error.hint else "")
+    return MCPError(INVALID_PARAMS if expected else INTERNAL_ERROR, message, data=mcp_error(error))
 
-    def __init__(self, token: str, owner: Callable[[str], Awaitable[str | None]] | None) -> None:
+
+def _since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+def writes_recorder(desk: Desk, actor: str, written: Collection[str]) -> Recorder:
+    """One entry for each call of these tools, and for each that was out of the caller's scope."""
+
+    async def record(call: Call) -> None:
+        if call.tool in written or call.out_of_scope:
+            shown = {key: value for key, value in call.arguments.items() if key in _RECORDED}
+            target = next((shown[key] for key in _TARGETS if shown.get(key)), "-")
+            named = {"client": call.client} if call.client else {}
+            await desk.record(actor, call.tool, target, shown | named, call.error, call.milliseconds)
+
+    return record
+
+
+_TARGETS = ("path", "source", "task_id", "recipient", "message_id", "id")
+# Names of things and how they were changed, never what somebody wrote into them.
+_RECORDED = frozenset(
+    {*_TARGETS, "destination", "if_match", "merge", "update_links", "task_ids", "action", "decision", "status"}
+)
+
+
+def client() -> str | None:
+    """The name of the token by which the one who calls came in; None for the desk's own, and on stdio."""
+    access = get_access_token()
+    return access.client_id.removeprefix(_TOKEN) if access and access.client_id != _DESK else None
+
+
+def is_service() -> bool:
+    """Whether who calls proved the desk's own token."""
+    access = get_access_token()
+    return access is not None and access.client_id == _DESK
+
+
+def _limits(only: tuple[str, ...] | None) -> list[Iterable[str]]:
+    """Each of these must hold: what the server was narrowed to, and what the token opens."""
+    access = get_access_token()
+    limits: list[Iterable[str]] = [] if only is None else [only]
+    return limits if access is None or access.client_id == _DESK else [*limits, access.scopes]
+
+
+def _entry(area: Area | Mapping[str, Area] | None) -> AuthSettings:
+    # The token is compared here and was made here, so there is no issuer to ask and no audience to check.
+    return AuthSettings(
+        issuer_url=AnyHttpUrl("http://127.0.0.1"),
+        resource_server_url=None,
+        required_scopes=[f"{area}:read"] if isinstance(area, str) else None,
+    )
+
+
+class _Tokens:
+    """Accepts the desk's own token, and those of assistants and users."""
+
+    def __init__(self, token: str, shown: Callable[[str], Awaitable[Kept | None]] | None) -> None:
         self._token = token.encode()
-        self._owner = owner
+        self._shown = shown
 
     async def verify_token(self, token: str) -> AccessToken | None:
         if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
-            return AccessToken(token=token, client_id="desk", scopes=[])
-        subject = await self._owner(token) if self._owner else None
-        return AccessToken(token=token, client_id="user", scopes=[], subject=subject) if subject else None
+            return AccessToken(token=token, client_id=_DESK, scopes=list(tokens.SCOPES))
+        kept = await self._shown(token) if self._shown else None
+        if kept is None:
+            return None
+        scopes = tokens.with_reading(kept.scopes)
+        return AccessToken(token=token, client_id=f"{_TOKEN}{kept.name}", scopes=scopes, subject=kept.user_id)
 
 
 class _Incoming(Protocol):

@@ -4,7 +4,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -19,7 +19,7 @@ from deskhand.agents.roster import InTmux, Named
 from deskhand.agents.watch import Watch
 from deskhand.app import Desk
 from deskhand.errors import DeskError
-from deskhand.servers import READS, DeskServer, tool
+from deskhand.servers import READS, DeskServer, tool, writes_recorder
 
 log = logging.getLogger("deskhand.server")
 
@@ -42,29 +42,29 @@ Availability = Annotated[
 Wait = Annotated[float, Field(ge=0, le=LONGEST_WAIT, description="seconds to stay for a message if there is none yet")]
 
 
-def agentmail_tools(post: Post, *, waiting: bool = False) -> list[Tool]:
+def agentmail_tools(post: Callable[[], Post], *, waiting: bool = False) -> list[Tool]:
     """The four tools; `waiting` gives receive one more parameter than the seed has."""
 
     def send(recipient: Recipient, message: Text) -> CallToolResult:
         """Send a message to another agent in a tmux window"""
-        return _answer(message_id=post.send(recipient, message))
+        return _answer(message_id=post().send(recipient, message))
 
     def receive() -> CallToolResult:
         """Read the oldest unread message from your mailbox"""
-        return _letter(post.receive())
+        return _letter(post().receive())
 
     async def receive_or_wait(wait: Wait = 0) -> CallToolResult:
         """Read the oldest unread message from your mailbox"""
-        return _letter(await _waited(post, wait))
+        return _letter(await _waited(post(), wait))
 
     def status(status: Availability) -> CallToolResult:
         """Set your agent's availability status"""
-        post.set_status(status)
+        post().set_status(status)
         return _answer(status="ok")
 
     def list_recipients() -> CallToolResult:
         """List all available agents that can receive messages"""
-        return _answer(recipients=[{"name": name, "is_current": is_me} for name, is_me in post.recipients()])
+        return _answer(recipients=[{"name": name, "is_current": is_me} for name, is_me in post().recipients()])
 
     return [
         tool(send, title="Send to an agent", annotations=CHANGES),
@@ -74,24 +74,27 @@ def agentmail_tools(post: Post, *, waiting: bool = False) -> list[Tool]:
     ]
 
 
-def agentmail_server(desk: Desk, token: str | None = None) -> DeskServer:
+def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bool = True) -> DeskServer:
     post = desk.post
 
     @asynccontextmanager
     async def watched(_: Any) -> AsyncIterator[None]:
         match post.roster:
-            case InTmux() as seat:
+            case InTmux() as seat if ends_with_tmux:
                 with Watch(seat.pane, seat.forget, _end):
                     yield None
-            case Named():
+            case InTmux() | Named():
                 yield None
 
     return DeskServer(
         "agentmail",
-        agentmail_tools(post),
+        agentmail_tools(lambda: post),
         instructions=INSTRUCTIONS,
         error_form=plain,
+        record=writes_recorder(desk, "agentmail_mcp", ()),
+        area="agents",
         token=token,
+        shown=desk.shown,
         lifespan=watched,
     )
 

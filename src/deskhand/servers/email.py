@@ -17,7 +17,7 @@ from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import ReplyEmail, SendEmail
 from deskhand.mail import Message, mime
-from deskhand.servers import DeskServer, tool
+from deskhand.servers import DeskServer, client, tool
 from deskhand.servers.mail import DRAFTS, FETCHES, SENDS, Subject, To, on_record, recorder
 
 INSTRUCTIONS = """\
@@ -54,7 +54,7 @@ def email_tools(desk: Desk) -> list[Tool]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body)
-        return _about_sending(letter, await desk.gate.submit(letter, "email_mcp"))
+        return _about_sending(letter, await desk.gate.submit(letter, "email_mcp", client=client()))
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="Gmail thread ID to reply to")],
@@ -63,7 +63,7 @@ def email_tools(desk: Desk) -> list[Tool]:
     ) -> str:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""
         answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body)
-        return _about_replying(answer, await desk.gate.submit(answer, "email_mcp"))
+        return _about_replying(answer, await desk.gate.submit(answer, "email_mcp", client=client()))
 
     return [
         tool(search_email, title="Search mail", annotations=FETCHES),
@@ -81,7 +81,9 @@ def email_server(desk: Desk, token: str | None = None) -> DeskServer:
         instructions=INSTRUCTIONS,
         error_form=_text,
         record=recorder(desk, "email_mcp"),
+        area="mail",
         token=token,
+        shown=desk.shown,
     )
 
 

@@ -11,7 +11,7 @@ from deskhand.errors import Denied, DeskError, RateLimited
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.mail import FullMessage, Message
-from deskhand.servers import DeskServer, tool
+from deskhand.servers import DeskServer, client, tool
 from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, on_record, recorder
 
 INSTRUCTIONS = """\
@@ -67,7 +67,7 @@ def gmail_tools(desk: Desk) -> list[Tool]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
-        return _sent(await desk.gate.submit(letter, "gmail_mcp", announce))
+        return _sent(await desk.gate.submit(letter, "gmail_mcp", announce, client=client()))
 
     def announce(leaving: Action) -> None:
         journal.pre_send(desk.settings.vault, leaving, desk.now())
@@ -111,7 +111,15 @@ def gmail_tools(desk: Desk) -> list[Tool]:
 def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
     record = recorder(desk, "gmail_mcp")
-    return DeskServer("gmail", gmail_tools(desk), instructions=INSTRUCTIONS, record=record, token=token)
+    return DeskServer(
+        "gmail",
+        gmail_tools(desk),
+        instructions=INSTRUCTIONS,
+        record=record,
+        area="mail",
+        token=token,
+        shown=desk.shown,
+    )
 
 
 def _sent(outcome: Outcome) -> SendEmailResult:

@@ -1,6 +1,5 @@
 """What the two mail servers have in common: their arguments' descriptions, and how a call goes on the record."""
 
-from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -9,7 +8,7 @@ from pydantic import Field
 from deskhand.app import Desk
 from deskhand.audit import Result, masked
 from deskhand.errors import DeskError, printable
-from deskhand.servers import Call
+from deskhand.servers import Call, Recorder
 
 SENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
 DRAFTS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=True)
@@ -41,7 +40,7 @@ def on_record(error: DeskError) -> DeskError:
     return error
 
 
-def recorder(desk: Desk, actor: str) -> Callable[[Call], Awaitable[None]]:
+def recorder(desk: Desk, actor: str) -> Recorder:
     """One entry for each call. What the gate did is on the record already, written together with its effect."""
 
     async def record(call: Call) -> None:
@@ -50,6 +49,7 @@ def recorder(desk: Desk, actor: str) -> Callable[[Call], Awaitable[None]]:
         if gated and (error is None or error.on_record):
             return
         parameters = {key: _shown(key, value) for key, value in call.arguments.items() if key in _RECORDED}
+        parameters |= {"client": call.client} if call.client else {}
         target = next((parameters[key] for key in ("to", "message_id", "thread_id", "query") if key in parameters), "-")
         logged_only = call.tool == "draft_email" and error is None and desk.settings.dev_mode
         result: Result | None = "dev_mode" if logged_only else None

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from deskhand.app import Desk
 from deskhand.notes.vault import Moved, NoteContent, NoteList
-from deskhand.servers import READS, WRITES, Call, DeskServer, tool
+from deskhand.servers import READS, WRITES, DeskServer, tool, writes_recorder
 
 INSTRUCTIONS = """\
 The person's notes: Markdown files with YAML frontmatter, addressed by vault-relative paths.
@@ -84,9 +84,12 @@ def notes_tools(desk: Desk) -> list[Tool]:
 def obsidian_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
 
-    async def record(call: Call) -> None:
-        if call.tool in ("write_note", "move_note"):
-            target = call.arguments.get("path") or call.arguments.get("source")
-            await desk.record("obsidian_mcp", call.tool, target, call.arguments, call.error, call.milliseconds)
-
-    return DeskServer("obsidian", notes_tools(desk), instructions=INSTRUCTIONS, record=record, token=token)
+    return DeskServer(
+        "obsidian",
+        notes_tools(desk),
+        instructions=INSTRUCTIONS,
+        record=writes_recorder(desk, "obsidian_mcp", ("write_note", "move_note")),
+        area="notes",
+        token=token,
+        shown=desk.shown,
+    )

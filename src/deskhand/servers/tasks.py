@@ -16,7 +16,7 @@ from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response
-from deskhand.servers import READS, WRITES, DeskServer, tool
+from deskhand.servers import READS, WRITES, DeskServer, is_service, tool, writes_recorder
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
@@ -214,23 +214,22 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         instructions=INSTRUCTIONS,
         error_form=error_response,
         invalid_arguments=invalid_arguments,
+        record=writes_recorder(desk, "tasks_mcp", ()),
+        area="tasks",
         token=token,
-        owner=desk.owner_of_token,
+        shown=desk.shown,
         stateless=True,
         lifespan=lifespan,
     )
 
 
 def acting_user(desk: Desk, ctx: Caller) -> str:
-    """The token's owner; else whom a proven service, or a program of the same person, names; else the desk's user.
-
-    The server lets nobody in over HTTP without a token, so a token without an owner is the service's own.
-    """
+    """The token's owner; else whom a proven service, or a program of the same person, names; else the desk's user."""
     access = get_access_token()
     if access is not None and access.subject is not None:
         return access.subject
     named = {name for name in (_meta_user(ctx), (ctx.headers or {}).get("x-user-id")) if name not in (None, "")}
-    if ctx.headers is not None and access is None:
+    if ctx.headers is not None and not is_service():
         named = set()
     if not named and desk.settings.user is not None:
         named = {desk.settings.user}

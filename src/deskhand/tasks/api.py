@@ -85,8 +85,11 @@ class Problem(BaseModel):
     reference: str | None = None
 
 
-def tasks_api(opened: Store, service_token: str, now: Callable[[], datetime], zone: str = "UTC") -> FastAPI:
-    backend = _Backend(opened, service_token, now, ZoneInfo(zone))
+def tasks_api(
+    opened: Store, service_token: str, now: Callable[[], datetime], zone: str = "UTC", user: str | None = None
+) -> FastAPI:
+    """`user` is whom a token that names no user stands for."""
+    backend = _Backend(opened, service_token, now, ZoneInfo(zone), user)
     app = FastAPI(
         title="Deskhand tasks",
         version=__version__,
@@ -123,13 +126,16 @@ def tasks_api(opened: Store, service_token: str, now: Callable[[], datetime], zo
 class _Backend:
     """The handlers and what they share."""
 
-    def __init__(self, opened: Store, service_token: str, now: Callable[[], datetime], zone: ZoneInfo) -> None:
+    def __init__(
+        self, opened: Store, service_token: str, now: Callable[[], datetime], zone: ZoneInfo, user: str | None
+    ) -> None:
         self.store = opened
         self.counts: Counter[tuple[str, str, int]] = Counter()
         self.seconds: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._service_token = service_token.encode()
         self._now = now
         self._zone = zone
+        self._user = user
         self._keyed = count()
 
     def routes(self) -> list[tuple[str, str, Callable[..., Any], int, type[BaseModel] | None]]:
@@ -153,7 +159,7 @@ class _Backend:
         user: str | None = None
         if scheme.lower() == "bearer" and token:
             if not users:
-                user = await self.store.read(lambda tx: tokens.owner(tx, token))
+                user = await self._owner(token, request.method)
             elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
                 user = users[0] if len(users) == 1 and tokens.is_user_id(users[0]) else None
         if user is None:
@@ -162,6 +168,16 @@ class _Backend:
                 hint="send the service token with X-User-ID, or your own bearer token (`deskhand token create`)",
             )
         request.state.user = user
+
+    async def _owner(self, token: str, method: str) -> str | None:
+        shown = await tokens.shown(self.store, token, self._now())
+        if shown is None:
+            return None
+        writes = method != "GET"
+        if not tokens.opens(shown.scopes, "tasks", writes=writes):
+            needed = "tasks:write" if writes else "tasks:read"
+            raise Denied(f"the token has no scope {needed}", reason="scope", scope=needed)
+        return shown.user_id or self._user
 
     async def create(self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None) -> Response:
         user, now = request.state.user, self._now()
@@ -364,7 +380,7 @@ _PROBLEM: dict[str, Any] = {
 
 
 def _documented(method: str, path: str, status: int, answer: type[BaseModel] | None) -> dict[int | str, dict[str, Any]]:
-    refusals = {401, 422, 503}
+    refusals = {401, 403, 422, 503}
     if "{task_id" in path or path.endswith("/undo"):
         refusals.add(404)
     if "{task_id" in path and method in ("PUT", "PATCH", "DELETE"):

@@ -1,41 +1,72 @@
-"""The MCP endpoints beside the page: each server at its own path, with the desk's bearer token."""
+"""The doors for assistants beside the page: every MCP server and the tasks REST, by bearer token alone."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from importlib import import_module
+from functools import partial
 
-from starlette.applications import Starlette
-from starlette.routing import BaseRoute, Mount
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
 
 from deskhand.app import Desk
-from deskhand.errors import DeskError
+from deskhand.errors import DeskError, mcp_error
+from deskhand.servers import DeskServer
+from deskhand.servers.agentmail import agentmail_server
+from deskhand.servers.desk import desk_server
+from deskhand.servers.email import email_server
+from deskhand.servers.gmail import gmail_server
+from deskhand.servers.obsidian import obsidian_server
+from deskhand.servers.tasks import tasks_server
 
-SERVERS = ("email", "gmail", "obsidian", "tasks", "agentmail")
+_SERVERS: dict[str, Callable[[Desk, str], DeskServer]] = {
+    "/mcp": desk_server,
+    "/gmail/mcp": gmail_server,
+    "/email/mcp": email_server,
+    "/obsidian/mcp": obsidian_server,
+    "/tasks/mcp": tasks_server,
+    # The desk has a terminal of its own: a tmux session that ends must not take it along.
+    "/agentmail/mcp": partial(agentmail_server, ends_with_tmux=False),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Doors:
     routes: list[BaseRoute]
-    apps: list[Starlette]
+    servers: list[DeskServer]
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
+        """For as long as the routes are served: MCP sessions live in here."""
         async with AsyncExitStack() as stack:
-            for app in self.apps:
-                await stack.enter_async_context(app.router.lifespan_context(app))
+            for server in self.servers:
+                await stack.enter_async_context(server.session_manager.run())
             yield
 
 
 def doors(desk: Desk) -> Doors:
-    made = Doors([], [])
     token = desk.token()
-    for name in SERVERS:
+    made = Doors([], [])
+    for path, make in _SERVERS.items():
         try:
-            server = getattr(import_module(f"deskhand.servers.{name}"), f"{name}_server")(desk, token)
-        except DeskError:
-            continue
-        app = server.streamable_http_app()
-        made.apps.append(app)
-        made.routes.append(Mount(f"/{name}", app))
+            server = make(desk, token)
+        except DeskError as error:
+            made.routes.append(Route(path, _closed(error), methods=["GET", "POST", "DELETE"]))
+        else:
+            made.servers.append(server)
+            # Not a Mount: that would answer under the path with a slash behind it only.
+            made.routes.append(Route(path, server.streamable_http_app(streamable_http_path=path)))
+    if desk.settings.fastapi_base_url is None:
+        # Where the backend is another process, its tasks are there and not in this desk's database.
+        made.routes.append(Mount("/api", desk.tasks_api(token)))
     return made
+
+
+def _closed(error: DeskError) -> Callable[[Request], Response]:
+    """A part that is not set up says what to set, and leaves the others alone."""
+
+    def answer(request: Request) -> Response:
+        del request
+        return JSONResponse(mcp_error(error), 503)
+
+    return answer

@@ -120,13 +120,13 @@ def _to_the_door(request: Request) -> Response:
 async def _door(request: Request) -> Response:
     if await _signed_in(request) is not None:
         return RedirectResponse("/", 303)
-    return await _closed_door(request)
+    return await _closed_door(request, status=200)
 
 
-async def _closed_door(request: Request, wrong: Way | None = None) -> Response:
+async def _closed_door(request: Request, wrong: Way | None = None, status: int = 401) -> Response:
     desk: Desk = request.app.state.desk
     has_password = await desk.store.read(passwords.is_set)
-    return render(request, "enter.html", title="Sign in", status=401, wrong=wrong, has_password=has_password)
+    return render(request, "enter.html", title="Sign in", status=status, wrong=wrong, has_password=has_password)
 
 
 async def _enter_by_link(request: Request) -> Response:

@@ -110,15 +110,19 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 async def _perform(desk: Desk, ending: asyncio.Event) -> None:
     """What the person said yes to leaves when its hold ends, whichever process took the yes."""
-    cards = getattr(desk, "cards", None)
-    while cards is not None and not ending.is_set():
-        due = await cards.next_due()
-        wait = min(GLANCE, (due - desk.now()).total_seconds()) if due else GLANCE
-        if wait > 0:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ending.wait(), wait)
-            continue
-        await cards.perform_due()
+    while not ending.is_set():
+        wait = GLANCE
+        try:
+            if (due := await desk.cards.next_due()) is not None:
+                wait = min(GLANCE, (due - desk.now()).total_seconds())
+            if wait <= 0:
+                await desk.cards.perform_due()
+        except DeskError as error:
+            # What is held stays held, and is tried again: a database may be away for a moment.
+            log.warning("not_performed", extra={"why": error.message})
+            wait = GLANCE
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ending.wait(), max(wait, 0.01))
 
 
 async def _notify(desk: Desk, address: str) -> None:

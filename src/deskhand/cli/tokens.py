@@ -1,0 +1,69 @@
+"""`deskhand token`: what lets an assistant in over HTTP, and how far."""
+
+import argparse
+import json
+from typing import TYPE_CHECKING, Any
+
+from deskhand.cli.parts import command, group, opened_desk
+from deskhand.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from deskhand.tokens import Kept
+
+SCOPES = "mail, notes, tasks or agents, with :read or :write (write includes read; mail:write may propose mail)"
+
+
+def add_to(commands: Any) -> None:
+    token = group(commands, "token", "bearer tokens that let assistants in over HTTP")
+    create = command(token, "create", _create, "make a token; it is shown once", json=True)
+    create.add_argument("owner", metavar="USER", nargs="?", help="a user of the tasks backend: a token for tasks alone")
+    create.add_argument("--name", help="by which it is listed, revoked and named on the record")
+    create.add_argument("--user", help="whose tasks it reaches (default: DESKHAND_USER)")
+    create.add_argument("--scope", action="append", help=f"what it opens (default: everything): {SCOPES}")
+    command(token, "list", _list, "the tokens there are, without their secrets", json=True)
+    revoke = command(token, "revoke", _revoke, "make a token worthless")
+    revoke.add_argument("name")
+
+
+def _create(options: argparse.Namespace) -> None:
+    from deskhand import tokens
+
+    name, user = options.name or options.owner, options.user or options.owner
+    if name is None:
+        raise InvalidInput("the token needs a name", hint="deskhand token create --name codex")
+    if options.owner and options.user:
+        raise InvalidInput("the user is given twice", hint="give USER or --user, not both")
+    scopes = options.scope or (("tasks:write",) if options.owner else tokens.EVERYTHING)
+    with opened_desk() as desk:
+        made = desk.store.run(lambda tx: tokens.create(tx, name, desk.now(), user=user, scopes=scopes))
+    fields = {"name": name, "user_id": user, "scopes": tokens.checked(scopes), "token": made}
+    print(json.dumps(fields) if options.json else made)
+
+
+def _list(options: argparse.Namespace) -> None:
+    from deskhand import tokens
+
+    with opened_desk() as desk:
+        found = desk.store.run(tokens.kept)
+    for each in found:
+        print(json.dumps(_fields(each)) if options.json else _line(each))
+    if not found and not options.json:
+        print("there are no tokens")
+
+
+def _fields(token: "Kept") -> dict[str, Any]:
+    used = token.used.isoformat() if token.used else None
+    return token._asdict() | {"created": token.created.isoformat(), "used": used}
+
+
+def _line(token: "Kept") -> str:
+    used = f"last used {token.used:%Y-%m-%d %H:%M}" if token.used else "never used"
+    return f"{token.name}  {token.user_id or '-'}  {','.join(token.scopes)}  {token.created:%Y-%m-%d %H:%M}  {used}"
+
+
+def _revoke(options: argparse.Namespace) -> None:
+    from deskhand import tokens
+
+    with opened_desk() as desk:
+        desk.store.run(lambda tx: tokens.revoke(tx, options.name))
+    print(f"the token {options.name} is worthless now")

@@ -1,0 +1,292 @@
+"""The doors of assistants beside the page: what a token opens, and what it does not."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from conftest import ERAS, TOKEN, http_client
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from person import served, signed_in
+from requirements import requirement
+
+from deskhand import tokens
+from deskhand.app import Desk
+from deskhand.audit import Entry, entries
+from deskhand.config import load
+from deskhand.web.doors import doors
+from deskhand.web.render import PLACES
+from deskhand.web.site import site
+
+MCP = ("/mcp", "/gmail/mcp", "/email/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
+HELLO = {"to": "ann@example.org", "subject": "Hello", "body": "Hi.\n"}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A desk whose page and doors are served."""
+
+    desk: Desk
+    address: str
+
+    async def token(self, name: str, *scopes: str, user: str | None = None) -> str:
+        now, given = self.desk.now(), scopes or tokens.EVERYTHING
+        return await self.desk.store.write(lambda tx: tokens.create(tx, name, now, user=user, scopes=given))
+
+    def client(self, token: str, path: str = "/mcp", era: str = "2026-07-28") -> Any:
+        return http_client(f"{self.address}{path}", token, era)
+
+    def http(self, token: str | None = None, **headers: str) -> httpx2.AsyncClient:
+        shown = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx2.AsyncClient(base_url=self.address, headers=shown | headers)
+
+    async def record(self) -> list[Entry]:
+        return [entry for _, entry in await self.desk.store.read(entries)]
+
+
+@asynccontextmanager
+async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
+    (tmp_path / "vault").mkdir()
+    given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
+    desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
+    made = doors(desk)
+    async with made.run(), served(site(desk, doors=made.routes)) as address:
+        yield Place(desk, address)
+    await desk.close_mailbox()
+    desk.close()
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    agent = {"DESKHAND_AGENT": "helper", "DESKHAND_AGENTS_STORE": "database", "DESKHAND_AGENTS_ROOM": "desk"}
+    async with opened(tmp_path, DESKHAND_USER="me", **agent) as place:
+        yield place
+
+
+async def names(client: Client) -> set[str]:
+    return {each.name for each in (await client.list_tools()).tools}
+
+
+async def ok(client: Client, name: str, /, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def refused(client: Client, name: str, /, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    assert result.is_error, result.content
+    return result.meta["deskhand/error"]
+
+
+@requirement("doors:one-app")
+@pytest.mark.parametrize("era", ERAS)
+async def test_every_server_answers_beside_the_page_to_the_desks_own_token(era: str, place: Place) -> None:
+    main = {
+        "/mcp": ("list_notes", {"directory": ""}),
+        "/gmail/mcp": ("list_emails", {}),
+        "/email/mcp": ("search_email", {"query": "is:unread"}),
+        "/obsidian/mcp": ("list_notes", {"directory": ""}),
+        "/tasks/mcp": ("list_tasks", {}),
+        "/agentmail/mcp": ("list-recipients", {}),
+    }
+    for path in MCP:
+        async with place.client(TOKEN, path, era) as client:
+            name, arguments = main[path]
+            assert name in await names(client)
+            await ok(client, name, **arguments)
+    async with place.http() as http:
+        assert [(await http.post(path, json=PING)).status_code for path in MCP] == [401] * 6
+        assert (await http.get("/health")).status_code == 200
+
+
+@requirement("tokens:scopes")
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_token_lists_and_calls_what_its_scopes_open_and_the_rest_is_on_the_record(
+    era: str, place: Place
+) -> None:
+    token = await place.token("codex", "mail:read", "notes:write")
+    async with place.client(token, era=era) as client:
+        listed = await names(client)
+        await ok(client, "write_note", path="a.md", frontmatter={}, body="text")
+        errors = [
+            await refused(client, "send_email", **HELLO),
+            await refused(client, "list_tasks"),
+            await refused(client, "send_to_agent", recipient="helper", message="psst"),
+        ]
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool("approve", {})
+    async with place.client(TOKEN, era=era) as client:
+        await refused(client, "send_email", **HELLO)
+    record = await place.record()
+
+    assert listed == {
+        *("search_email", "get_email", "list_pending", "pending_actions", "get_action"),
+        *("read_note", "write_note", "list_notes", "move_note", "search_notes"),
+    }
+    assert [error["details"]["scope"] for error in errors] == ["mail:write", "tasks:read", "agents:write"]
+    assert {error["error"] for error in errors} == {"permission_denied"}
+    assert [
+        (entry.actor, entry.action_type, entry.result, (entry.parameters or {}).get("client")) for entry in record
+    ] == [
+        ("email_mcp", "send_email", "rejected", None),
+        ("desk_mcp", "send_to_agent", "rejected", "codex"),
+        ("desk_mcp", "list_tasks", "rejected", "codex"),
+        ("desk_mcp", "send_email", "rejected", "codex"),
+        ("desk_mcp", "write_note", "success", "codex"),
+    ]
+    assert len(list((place.desk.settings.vault / "Pending_Approval").glob("*.md"))) == 1
+
+
+@requirement("tokens:scopes")
+async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name(place: Place) -> None:
+    token = await place.token("codex", "mail:write")
+    async with place.client(token, "/email/mcp") as client:
+        await refused(client, "send_email", **HELLO)
+    async with place.client(token, "/gmail/mcp") as client:
+        await refused(client, "send_email", **HELLO | {"subject": "Again"})
+    (used,) = [kept.used for kept in await place.desk.store.read(tokens.kept)]
+
+    found = [(entry.actor, (entry.parameters or {}).get("client")) for entry in await place.record()]
+    assert found == [("gmail_mcp", "codex"), ("email_mcp", "codex")]
+    assert used is not None
+
+
+@requirement("tokens:scopes")
+async def test_a_token_without_a_scope_for_a_server_does_not_enter_it(place: Place) -> None:
+    token = await place.token("reader", "notes:read")
+    async with place.http(token, Accept="application/json, text/event-stream") as http:
+        answers = {path: await http.post(path, json=PING) for path in MCP}
+    async with place.client(token, "/obsidian/mcp") as client:
+        listed, error = await names(client), await refused(client, "write_note", path="a.md", frontmatter={}, body="")
+
+    assert {path: answer.status_code for path, answer in answers.items() if answer.status_code == 403} == dict.fromkeys(
+        ("/gmail/mcp", "/email/mcp", "/tasks/mcp", "/agentmail/mcp"), 403
+    )
+    assert "mail:read" in answers["/gmail/mcp"].text
+    assert listed == {"read_note", "list_notes", "search_notes"}
+    assert error["details"]["scope"] == "notes:write"
+
+
+@requirement("tokens:scopes")
+async def test_resources_are_as_limited_as_tools(place: Place) -> None:
+    (place.desk.settings.vault / "a.md").write_text("secret\n")
+    token = await place.token("mailer", "mail:read")
+    async with place.client(token) as client:
+        listed = await client.list_resources()
+        with pytest.raises(MCPError) as caught:
+            await client.read_resource("note://a.md")
+    (entry,) = await place.record()
+
+    assert listed.resources == []
+    assert caught.value.error.data["details"]["scope"] == "notes:read"
+    assert (entry.action_type, entry.target, entry.result) == ("resources/read", "note://a.md", "rejected")
+
+
+@requirement("doors:apart")
+@requirement("tokens:kept")
+async def test_a_revoked_token_is_out_at_once_and_no_token_takes_over_anothers_session(place: Place) -> None:
+    token, other = await place.token("codex"), await place.token("other")
+    hello = {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    start = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello}
+    accepts = {"Accept": "application/json, text/event-stream"}
+    async with place.http(token, **accepts) as http, place.http(other, **accepts) as thief:
+        session = {"mcp-session-id": (await http.post("/obsidian/mcp", json=start)).headers["mcp-session-id"]}
+        before = await http.post("/obsidian/mcp", json=PING, headers=session)
+        stolen = await thief.post("/obsidian/mcp", json=PING, headers=session)
+        await place.desk.store.write(lambda tx: tokens.revoke(tx, "codex"))
+        after = await http.post("/obsidian/mcp", json=PING, headers=session)
+
+    assert [before.status_code, stolen.status_code, after.status_code] == [200, 404, 401]
+
+
+@requirement("doors:apart")
+async def test_a_session_opens_no_door_and_no_token_opens_a_page(place: Place) -> None:
+    async with signed_in(place.desk, place.address) as person:
+        by_session = [(await person.http.post(path, json=PING)).status_code for path in MCP]
+        by_session.append((await person.http.get("/api/tasks")).status_code)
+    everything = await place.token("codex")
+    answers = []
+    for token in (TOKEN, everything):
+        async with place.http(token, Cookie=f"deskhand-{httpx2.URL(place.address).port}={token}") as http:
+            answers += [await http.get(path) for path, _ in PLACES]
+            answers += [await http.post("/leave", data={"form_token": token}), await http.get(f"/enter/{token}")]
+
+    assert by_session == [401] * 7
+    assert {answer.status_code for answer in answers} <= {303, 401, 404}
+    assert {answer.headers.get("location", "/enter") for answer in answers} == {"/enter"}
+    assert not any("set-cookie" in answer.headers for answer in answers)
+
+
+@requirement("doors:apart")
+async def test_a_foreign_host_or_origin_reaches_no_door(place: Place) -> None:
+    async with place.http(TOKEN) as http:
+        for path in MCP:
+            foreign = await http.post(path, json=PING, headers={"Origin": "http://evil.example"})
+            elsewhere = await http.post(path, json=PING, headers={"Host": "evil.example"})
+            assert (foreign.status_code, elsewhere.status_code) == (403, 421)
+
+
+@requirement("doors:identity")
+async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(place: Place) -> None:
+    anns, mine = await place.token("ann's", user="ann"), await place.token("codex")
+    owners = []
+    for path in ("/mcp", "/tasks/mcp"):
+        for token in (anns, mine, TOKEN):
+            async with (
+                place.http(token, **{"X-User-ID": "bob"}) as http,
+                Client(streamable_http_client(f"{place.address}{path}", http_client=http)) as client,
+            ):
+                named = await client.call_tool("create_task", {"title": "x"}, meta={"user_id": "bob"})
+                owners.append(named.structured_content["user_id"])
+
+    assert owners == ["ann", "me", "bob"] * 2
+
+
+@requirement("doors:identity")
+@requirement("doors:one-app")
+async def test_the_tasks_rest_takes_the_service_and_tokens_with_a_scope_for_tasks(place: Place) -> None:
+    anns, reader = await place.token("ann's", "tasks:write", user="ann"), await place.token("reader", "tasks:read")
+    stranger = await place.token("stranger", "notes:write")
+    new = {"title": "Buy milk"}
+    async with place.http(anns) as ann, place.http(TOKEN, **{"X-User-ID": "me"}) as service:
+        made = await ann.post("/api/tasks", json=new)
+        seen = await ann.get(made.headers["location"])
+        mine = await service.post("/api/tasks", json=new)
+    async with place.http(reader) as http:
+        read, written = await http.get("/api/tasks"), await http.post("/api/tasks", json=new)
+    async with place.http(stranger) as http:
+        closed = await http.get("/api/tasks")
+    async with place.http() as http:
+        nobody = await http.get("/api/tasks")
+
+    assert (made.status_code, seen.json()) == (201, made.json())
+    assert made.headers["location"] == f"/api/tasks/{made.json()['id']}"
+    assert (made.json()["user_id"], mine.json()["user_id"]) == ("ann", "me")
+    # A token that names no user is the desk's own user.
+    assert [task["user_id"] for task in read.json()["tasks"]] == ["me"]
+    assert [each.status_code for each in (written, closed, nobody)] == [403, 403, 401]
+    assert "tasks:write" in written.json()["detail"]
+
+
+@requirement("desk:parts")
+async def test_a_door_that_is_not_set_up_says_what_to_set_and_the_others_open(tmp_path: Path) -> None:
+    async with opened(tmp_path, FASTAPI_BASE_URL="http://127.0.0.1:9") as place, place.http(TOKEN) as http:
+        closed = await http.post("/agentmail/mcp", json=PING)
+        elsewhere = await http.get("/api/tasks")
+        async with place.client(TOKEN, "/obsidian/mcp") as client:
+            assert (await ok(client, "list_notes", directory=""))["notes"] == []
+
+    assert closed.status_code == 503
+    assert "DESKHAND_AGENT" in json.dumps(closed.json())
+    assert elsewhere.status_code == 404
