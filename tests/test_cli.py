@@ -41,10 +41,3 @@ def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
 
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("error: there is no folder Nowhere")
-
-
-def test_up_says_what_is_there_and_what_is_not(home: Home) -> None:
-    done = home.command("up", "--demo")
-
-    assert done.returncode == 0
-    assert "not there yet" in done.stdout

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deskhand.config import Settings
     from deskhand.gate import Gate
     from deskhand.gate.approvals import Approvals
+    from deskhand.gate.cards import Cards
     from deskhand.gate.drafts import Drafts
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
@@ -178,6 +179,13 @@ class Desk:
         from deskhand.gate.drafts import Drafts
 
         return Drafts(self.store, self.approvals, self.now)
+
+    @cached_property
+    def cards(self) -> "Cards":
+        """What waits for the person, and the person's answers."""
+        from deskhand.gate.cards import Cards
+
+        return Cards(self.settings, self.store, self.gate, self.drafts, lambda: self.mailbox, self.now)
 
     def _secret(self, name: str) -> str:
         """A random secret in the desk's home, made at the first use; of several processes one makes it."""

@@ -23,6 +23,13 @@ def home(environment: Environment) -> str:
     return os.path.join(data, "deskhand")
 
 
+def editor(environment: Environment) -> list[str]:
+    """The person's own editor, with its arguments; empty where none is named."""
+    import shlex
+
+    return shlex.split(environment.get("VISUAL", "").strip() or environment.get("EDITOR", ""))
+
+
 def config_file(environment: Environment) -> str:
     return os.path.join(home(environment), "config.toml")
 

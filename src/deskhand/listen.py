@@ -10,17 +10,22 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
+def open_port(port: int) -> socket.socket:
+    """A listener on 127.0.0.1; port 0 takes a free one."""
+    try:
+        return socket.create_server(("127.0.0.1", port))
+    except (OSError, OverflowError) as error:
+        raise Unavailable(
+            f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}",
+            hint="choose another with --port; 0 takes a free one",
+        ) from error
+
+
 async def serve_http(app: "ASGIApp", port: int, path: str) -> None:
     """Serve `app` on 127.0.0.1 until the process is told to stop; `path` is what its clients are shown."""
     import uvicorn
 
-    try:
-        listener = socket.create_server(("127.0.0.1", port))
-    except OSError as error:
-        raise Unavailable(
-            f"port {port} cannot be used: {error.strerror}",
-            hint="choose another with --port; 0 takes a free one",
-        ) from error
+    listener = open_port(port)
     # The one line a person (or a script that started us) needs; logs follow as JSON.
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)  # noqa: T201
     await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve([listener])

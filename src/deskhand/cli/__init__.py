@@ -14,6 +14,7 @@ from deskhand.cli import (
     completion,
     connect,
     doctor,
+    entry,
     init,
     mail,
     notes,
@@ -60,7 +61,22 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    parts = (serve, init, doctor, connect, orchestrate, approvals, mail, notes, tasks, agents, tokens, record, settings)
+    parts = (
+        serve,
+        entry,
+        init,
+        doctor,
+        connect,
+        orchestrate,
+        approvals,
+        mail,
+        notes,
+        tasks,
+        agents,
+        tokens,
+        record,
+        settings,
+    )
     for part in (*parts, backup, completion):
         part.add_to(commands)
     return made

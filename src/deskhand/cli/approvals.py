@@ -1,101 +1,169 @@
-"""`deskhand approvals`, `show`, `approve`, `reject`: what waits for the person, and the person's answer."""
+"""`deskhand approvals`, `show`, `approve`, `edit`, …: what waits for the person, and the person's answer."""
 
 import argparse
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, Literal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deskhand.cli.parts import command, opened_desk
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-    from deskhand.gate.approvals import Found
-    from deskhand.gate.ledger import Row
+    from deskhand.gate.cards import Card
+
+T = TypeVar("T")
 
 
 def add_to(commands: Any) -> None:
-    command(commands, "approvals", _list, "list what waits for your answer", json=True)
+    listing = command(commands, "approvals", _list, "list what waits for your answer", json=True)
+    listing.add_argument("--snoozed", action="store_true", help="list what you put off instead")
     show = command(commands, "show", _show, "show one request, exactly as it would be sent", json=True)
-    approve = command(commands, "approve", _approve, "say yes to exactly what `show` prints", json=True)
+    approve = command(
+        commands,
+        "approve",
+        _approve,
+        "say yes, at once and without a hold, to the text of this moment, or with --digest to that text only",
+        json=True,
+    )
     reject = command(commands, "reject", _reject, "say no", json=True)
     reject.add_argument("--reason", help="what the assistant is told")
-    for each in (show, approve, reject):
+    edit = command(commands, "edit", _edit, "change what would be sent, in your editor or by options", json=True)
+    edit.add_argument("--to", help="the new recipient")
+    edit.add_argument("--subject", help="the new subject")
+    edit.add_argument("--body-file", type=Path, metavar="FILE", help="a file with the new text")
+    edit.add_argument("--approve", action="store_true", help="say yes to it as edited, without asking")
+    respond = command(commands, "respond", _respond, "say no and how to do it instead", json=True)
+    snooze = command(commands, "snooze", _snooze, "put a request off; it expires all the same", json=True)
+    for each in (show, approve, reject, edit, respond, snooze):
         each.add_argument("id", help="the request's id, as `deskhand approvals` lists it")
+    for each in (approve, reject, edit, respond):
+        each.add_argument("--digest", help="the digest of what you saw; what has changed since is not answered")
+    respond.add_argument("words", help="how to do it: what the assistant is told")
+    snooze.add_argument("until", help="30m, 2h, 3d, 1w, tomorrow, friday, an ISO time, or now to bring it back")
 
 
 def _list(options: argparse.Namespace) -> None:
-    with opened_desk() as desk:
-        rows, waiting = asyncio.run(desk.gate.open()), asyncio.run(desk.drafts.waiting())
-    for row in rows:
-        _print(row, options)
-    for draft in waiting:
-        _print_draft(draft, options)
-    if not rows and not waiting and not options.json:
+    cards = _at_the_desk(lambda desk: _waiting(desk, snoozed=options.snoozed))
+    for card in cards:
+        _print(card, options)
+    if not cards and not options.json:
         print("nothing waits")
 
 
+async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
+    cards, more = await desk.cards.waiting(limit=200, snoozed=snoozed)
+    while more is not None:
+        following, more = await desk.cards.waiting(limit=200, after=more, snoozed=snoozed)
+        cards += following
+    return cards
+
+
 def _show(options: argparse.Namespace) -> None:
-    with opened_desk() as desk:
-        if _names_draft(options):
-            text = asyncio.run(_shown(desk, options.id))
-            print(json.dumps({"id": options.id, "text": text}) if options.json else text)
-            return
-        row = asyncio.run(desk.gate.find(options.id))
-        print(json.dumps(_fields(row) | {"text": desk.gate.shown(row)}) if options.json else desk.gate.shown(row))
+    async def work(desk: "Desk") -> "tuple[Card, str]":
+        card = await desk.cards.card(options.id)
+        if card.kind == "draft":
+            return card, await desk.drafts.shown(await desk.drafts.find(options.id))
+        return card, desk.gate.shown(await desk.gate.find(options.id))
+
+    card, text = _at_the_desk(work)
+    if options.json:
+        print(json.dumps(_fields(card) | {"text": text}))
+        return
+    print(text)
+    for line in (f"state: {card.state}", f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)):
+        print(line, file=sys.stderr)
+    print(f"digest: {card.digest}", *([f"note: {card.note}"] if card.note else []), sep="\n", file=sys.stderr)
 
 
 def _approve(options: argparse.Namespace) -> None:
-    _decide(options, "approved", None)
+    _print(_at_the_desk(lambda desk: desk.cards.approve_now(options.id, options.digest, "person")), options)
 
 
 def _reject(options: argparse.Namespace) -> None:
-    _decide(options, "rejected", options.reason)
+    reason = options.reason
+    _print(_at_the_desk(lambda desk: desk.cards.reject(options.id, options.digest, reason, "person")), options)
 
 
-def _decide(options: argparse.Namespace, answer: Literal["approved", "rejected"], note: str | None) -> None:
+def _respond(options: argparse.Namespace) -> None:
+    async def work(desk: "Desk") -> "Card":
+        digest = options.digest or (await desk.cards.card(options.id)).digest
+        return await desk.cards.respond(options.id, digest, options.words, "person")
+
+    _print(_at_the_desk(work), options)
+
+
+def _snooze(options: argparse.Namespace) -> None:
+    async def work(desk: "Desk") -> "Card":
+        from deskhand.cli.editing import moment
+
+        if options.until == "now":
+            return await desk.cards.wake(options.id, "person")
+        until = moment(options.until, desk.now(), desk.settings.timezone)
+        return await desk.cards.snooze(options.id, until, "person")
+
+    _print(_at_the_desk(work), options)
+
+
+def _edit(options: argparse.Namespace) -> None:
+    from deskhand.cli import editing
+
+    card = _at_the_desk(lambda desk: desk.cards.card(options.id))
+    digest = options.digest or card.digest
+    letter = editing.letter(card)
+    given = (options.to, options.subject, options.body_file)
+    if any(each is not None for each in given):
+        letter = editing.changed(letter, *given)
+        edited = _at_the_desk(lambda desk: desk.cards.edit(options.id, digest, letter, "person"))
+    else:
+        with editing.written(letter) as written:
+            edited = _at_the_desk(lambda desk: desk.cards.edit(options.id, digest, written, "person"))
+    if options.approve or (sys.stdin.isatty() and editing.agreed(edited)):
+        edited = _at_the_desk(lambda desk: desk.cards.approve_now(options.id, edited.digest, "person"))
+    elif not options.json:
+        print(f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}", file=sys.stderr)
+    _print(edited, options)
+
+
+def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
+    async def whole(desk: "Desk") -> T:
+        try:
+            return await work(desk)
+        finally:
+            await desk.close_mailbox()
+
     with opened_desk() as desk:
-        if _names_draft(options):
-            _print_draft(asyncio.run(_decided(desk, options.id, answer, note)), options)
-        else:
-            _print(asyncio.run(desk.gate.decide(options.id, answer, "person", note)), options)
+        return asyncio.run(whole(desk))
 
 
-async def _decided(desk: "Desk", draft_id: str, answer: Literal["approved", "rejected"], note: str | None) -> "Found":
-    draft = await desk.drafts.decide(draft_id, answer, note)
-    await desk.record("person", answer, draft.path, {"draft_id": draft_id}, None, 0, in_vault=True)
-    return draft
+def _print(card: "Card", options: argparse.Namespace) -> None:
+    to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.to)
+    until = f"  until {card.until:%Y-%m-%d %H:%M} UTC" if card.until else ""
+    line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}"
+    print(json.dumps(_fields(card)) if options.json else line)
 
 
-async def _shown(desk: "Desk", draft_id: str) -> str:
-    return await desk.drafts.shown(await desk.drafts.find(draft_id))
-
-
-def _names_draft(options: argparse.Namespace) -> bool:
-    from deskhand.gate.drafts import PREFIX
-
-    return bool(options.id.startswith(PREFIX))
-
-
-def _print_draft(draft: "Found", options: argparse.Namespace) -> None:
-    fields = {"id": draft.properties.get("draft_id"), "state": draft.folder, "file": draft.path}
-    fields |= {key: draft.properties.get(key) for key in ("to", "subject", "priority", "drafted_at")}
-    line = f"{fields['id']}  {draft.folder:<8}  draft  {fields['to']}  {fields['subject']}"
-    print(json.dumps(fields) if options.json else line)
-
-
-def _print(row: "Row", options: argparse.Namespace) -> None:
-    action = row.action
-    line = f"{row.id}  {row.state:<8}  {action.kind}  {action.to}  {action.subject}"
-    print(json.dumps(_fields(row)) if options.json else line)
-
-
-def _fields(row: "Row") -> dict[str, Any]:
+def _fields(card: "Card") -> dict[str, Any]:
     return {
-        "id": row.id,
-        "state": row.state,
-        "revision": row.revision,
-        "file": row.file,
-        "created": row.created.isoformat(),
-        "expires": row.expires.isoformat(),
-        "action": row.action.model_dump(),
+        "id": card.id,
+        "state": card.state,
+        "digest": card.digest,
+        "revision": card.revision,
+        "action": {
+            "kind": card.kind,
+            "account": card.account,
+            "to": [each.address for each in card.to],
+            "subject": card.subject,
+            "body": card.body,
+            "answers": card.answers,
+        },
+        "known": all(each.known for each in card.to),
+        "risk": {"level": card.risk.level, "reasons": card.risk.reasons},
+        "asked_by": card.asked_by,
+        "created": card.created.isoformat(),
+        "expires": card.expires.isoformat() if card.expires else None,
+        "until": card.until.isoformat() if card.until else None,
+        "note": card.note,
     }

@@ -1,10 +1,26 @@
 """`deskhand mcp` and `deskhand up`: what runs until it is stopped."""
 
 import argparse
+import json
+import os
+import sys
+import threading
+import webbrowser
+from contextlib import ExitStack
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from deskhand import environment
 from deskhand.cli.parts import command, opened_desk
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from socket import socket
+    from typing import TextIO
+
+    from deskhand.app import Desk
+    from deskhand.config import Settings
+    from deskhand.web.running import Claim
 
 SERVERS = {
     "agentmail": "agentmail_server",
@@ -15,6 +31,7 @@ SERVERS = {
     "tasks": "tasks_server",
 }
 """Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
+LARGEST_LOG = 10_000_000
 
 
 def add_to(commands: Any) -> None:
@@ -24,8 +41,12 @@ def add_to(commands: Any) -> None:
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
 
-    up = command(commands, "up", _up, "start the whole desk (for now: says what there is)")
-    up.add_argument("--demo", action="store_true", help="on a throwaway desk")
+    up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
+    up.add_argument(
+        "--port", type=int, help="port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
+    )
+    up.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
+    up.add_argument("--demo", action="store_true", help="on a throwaway desk with mail, notes, tasks and two agents")
 
 
 def _mcp(options: argparse.Namespace) -> None:
@@ -51,8 +72,117 @@ def _mcp(options: argparse.Namespace) -> None:
 
 
 def _up(options: argparse.Namespace) -> None:
-    del options
-    print("The page is not there yet. What the desk can do today:")
-    print(f"  python3 run.py mcp NAME         an MCP server for any client: {', '.join(SERVERS)}")
-    print("  python3 run.py orchestrate      mail in, drafts out, what you approved is sent")
-    print("  python3 run.py --help           everything else; the README says what to set")
+    import asyncio
+    import time
+
+    began = time.perf_counter()
+    with ExitStack() as stack:
+        _say("starting the desk")
+        from deskhand import log
+        from deskhand.web import running
+
+        settings = _settings(stack, demo=options.demo)
+        log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
+        match running.claim(settings.home):
+            case running.Running() as first:
+                _say(f"this desk runs already, as process {first.pid}; no second one is started")
+                return asyncio.run(_linked(settings, first.address, options))
+            case claim:
+                stack.enter_context(claim)
+        with _listening(options, settings) as listener:
+            asyncio.run(_run(settings, listener, claim, options, began))
+    return None
+
+
+def _settings(stack: "ExitStack", *, demo: bool) -> "Settings":
+    """The demo's own alone, or the person's."""
+    from deskhand.config import load
+
+    if not demo:
+        return load().settings
+    from deskhand.web.demo import folder
+
+    home = stack.enter_context(folder())
+    return load({"DESKHAND_HOME": str(home)}).settings
+
+
+def _log_file(home: "Path") -> "TextIO":
+    """The terminal is the person's; what the parts have to say lies beside the database."""
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    file = home / "desk.log"
+    if file.exists() and file.stat().st_size > LARGEST_LOG:
+        file.replace(home / "desk.log.1")
+    _say(f"the log is {file}")
+    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _listening(options: argparse.Namespace, settings: "Settings") -> "socket":
+    from deskhand.listen import open_port
+
+    default = 0 if options.demo else settings.inbox_port
+    return open_port(default if options.port is None else options.port)
+
+
+async def _run(
+    settings: "Settings", listener: "socket", claim: "Claim", options: argparse.Namespace, began: float
+) -> None:
+    import time
+
+    from deskhand.app import Desk
+    from deskhand.web.demo import furnish
+    from deskhand.web.up import up
+
+    port = listener.getsockname()[1]
+    # What was approved leaves through the desk's own door: no second process, and nothing of the environment.
+    own = {"gmail_server": settings.gmail_server or f"http://127.0.0.1:{port}/gmail/mcp"}
+    desk = Desk(settings.model_copy(update=own))
+
+    async def ready(address: str) -> None:
+        claim.tell(port)
+        if options.demo:
+            _say(f"another terminal uses the same desk with DESKHAND_HOME={settings.home}")
+        _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")
+        await _tell(desk, address, options)
+
+    try:
+        if options.demo:
+            await furnish(desk, _say)
+        await up(desk, listener, say=_say, ready=ready, demo=options.demo)
+    finally:
+        desk.close()
+
+
+async def _linked(settings: "Settings", address: str, options: argparse.Namespace) -> None:
+    from deskhand.app import Desk
+
+    options.no_browser = True
+    desk = Desk(settings)
+    try:
+        await _tell(desk, address, options)
+    finally:
+        desk.close()
+
+
+async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
+    """The one line for the person: the address that signs them in."""
+    from deskhand.web.sessions import link
+
+    found = await link(desk, address)
+    told = {"link": found, "address": address, "home": str(desk.settings.home)}
+    print(json.dumps(told) if options.json else f"open {found}", flush=True)
+    if not options.no_browser and _has_display():
+        threading.Thread(target=webbrowser.open, args=[found], daemon=True).start()
+
+
+def _has_display() -> bool:
+    """Without one a text browser would take over this very terminal."""
+    known = environment.variables()
+    return sys.platform in ("darwin", "win32") or "DISPLAY" in known or "WAYLAND_DISPLAY" in known
+
+
+def _say(text: str) -> None:
+    print(f"· {text}", file=sys.stderr, flush=True)

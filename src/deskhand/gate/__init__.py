@@ -36,7 +36,8 @@ from deskhand.gate.actions import Action, Proposal, ReplyEmail, SendEmail, compl
 from deskhand.gate.approvals import Approvals, Found, covers, edited
 from deskhand.gate.ledger import BY_DRAFT, BY_HAND, Lost, Row
 from deskhand.gate.policy import Limits, Wait
-from deskhand.mail import Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.mail import FullMessage, Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.mail.headers import people
 from deskhand.store import Store, Transaction
 
 LIFETIME = timedelta(days=7)
@@ -118,6 +119,8 @@ class _Call:
     parameters: dict[str, Any]
     started: datetime
     announce: Announce | None = None
+    proposed: bool = False
+    """Whether whoever proposed it is on the line and hears the outcome."""
 
 
 class Gate:
@@ -151,7 +154,7 @@ class Gate:
         if self._settings.dev_mode:
             return await self._recorded(call, DevMode())
         try:
-            action = await completed(proposal, self._mailbox())
+            action, answered = await completed(proposal, self._mailbox())
             outgoing(action, "check", call.started)  # nobody is asked about what could not be sent as it reads
             call = replace(call, target=action.to)
             await self.tidy()
@@ -159,11 +162,13 @@ class Gate:
             row = None if known is None else await self.heed(known)
             if row is not None and row.state in ("approved", "sending", "unknown"):
                 return await self._release(row, call)
+            if row is not None and (told := await self._told(row, call)) is not None:
+                return told
             written, used = await self._hand_written(action)
             for found in written:
                 if (outcome := await self._release_by_hand(action, found, call)) is not None:
                     return outcome
-            return await self._recorded(call, await self._asked(action, row, used))
+            return await self._recorded(call, await self._asked(self._new(action, "waiting", by, answered), row, used))
         except DeskError as error:
             return await self._recorded(call, Failed(error))
 
@@ -179,14 +184,24 @@ class Gate:
         except DeskError as error:
             return await self._recorded(call, Failed(error))
 
-    async def _asked(self, action: Action, row: Row | None, used: Sequence[Found]) -> NotApproved:
+    async def _told(self, row: Row, call: _Call) -> Released | None:
+        """What the desk sent by itself while nobody was on the line: said once, and no second request is made."""
+        sent = row.state == "sent" and row.untold and self._now() < row.expires
+        if not sent or not await self._store.write(lambda tx: ledger.told(tx, row)):
+            return None
+        mail = Sent(row.message_id or "", row.thread_id or "")
+        done = Released(mail, row.frozen or row.created, edited=row.action.digest != row.asked)
+        told = replace(call, kind="told", parameters=call.parameters | _parameters(row))
+        return await self._recorded(told, done)
+
+    async def _asked(self, made: Row, row: Row | None, used: Sequence[Found]) -> NotApproved:
         """See to it that the request waits where the person looks, and say so."""
         if row is not None and row.state == "rejected":
             reason = f": {row.note}" if row.note else ""
             return NotApproved("rejected", f"Rejected/{row.file}", f"The person said no to it{reason}.")
-        fresh = self._new(action, "waiting") if row is None or row.state != "waiting" else row
+        fresh = made if row is None or row.state != "waiting" else row
         if fresh is not row and not await self._store.write(lambda tx: ledger.insert(tx, fresh)):
-            theirs = await self._store.read(lambda tx: ledger.latest(tx, action.digest))
+            theirs = await self._store.read(lambda tx: ledger.latest(tx, made.asked))
             if theirs is None or theirs.state != "waiting":
                 raise _under_way()
             fresh = theirs
@@ -201,10 +216,14 @@ class Gate:
             return NotApproved("expired", request, f"{said} {where}")
         return NotApproved("waiting", request, where)
 
-    def _new(self, action: Action, state: ledger.State, **more: Any) -> Row:
+    def _new(
+        self, action: Action, state: ledger.State, by: str, answered: FullMessage | None = None, **more: Any
+    ) -> Row:
         now, action_id = self._now(), uuid.uuid4().hex[:16]
         name = _file_name(action, action_id, 1)
-        return Row(action_id, action.digest, action, state, 1, name, now, now + LIFETIME, **more)
+        if answered is not None:
+            more |= {"sender": _sender(answered), "warnings": answered.warnings}
+        return Row(action_id, action.digest, action, state, 1, name, now, now + LIFETIME, asked_by=by, **more)
 
     # Deciding.
 
@@ -224,11 +243,24 @@ class Gate:
         """The request as the person reads it: made from the action, never from anybody's words about it."""
         return self._approvals.rendered(row)
 
-    async def decide(self, action_id: str, answer: Literal["approved", "rejected"], by: str, note: str | None) -> Row:
-        """The command line's and the page's way: put the file where the answer is, then heed it like any other."""
+    async def decide(
+        self,
+        action_id: str,
+        answer: Literal["approved", "rejected"],
+        by: str,
+        note: str | None,
+        *,
+        digest: str | None = None,
+    ) -> Row:
+        """The command line's and the page's way: put the file where the answer is, then heed it like any other.
+
+        With `digest` only what has this digest is decided.
+        """
         row = await self.heed(await self.find(action_id))
         if row.state not in ("waiting", "approved", "rejected", "unknown"):
             raise Denied(f"the request {action_id} is {row.state}; nothing is left to decide", reason="decided")
+        if digest is not None and row.action.digest != digest:
+            raise _not_what_was_seen(row)
         await asyncio.to_thread(self._place, row, "Approved" if answer == "approved" else "Rejected")
         decided = await self.heed(row, by, note)
         call = _Call(by, answer, row.action.to, _parameters(decided), self._now())
@@ -240,6 +272,42 @@ class Gate:
             raise error
         await self._store.write(lambda tx: audit.append(tx, _entry(call, "success", None, self._now())))
         return decided
+
+    async def edit(self, action_id: str, digest: str, changes: dict[str, str], by: str) -> Row:
+        """The person's own words in place of what was proposed: a new revision, which waits for its own yes."""
+        row = await self.heed(await self.find(action_id))
+        if row.state != "waiting":
+            raise Denied(f"the request {action_id} is {row.state} and can no longer be edited", reason="decided")
+        if row.action.digest != digest:
+            raise _not_what_was_seen(row)
+        action = Action.model_validate(row.action.model_dump() | changes)
+        if action == row.action:
+            return row
+        outgoing(action, "check", self._now())
+        revision = row.revision + 1
+        difference = drafts.difference(row.action.model_dump(), action.model_dump(), "as it was proposed")
+        made = {"revision": revision, "action": action, "file": _file_name(action, row.id, revision)}
+        call = _Call(by, "edited", action.to, {}, self._now())
+
+        def work(tx: Transaction) -> Row | Lost:
+            revised = ledger.change(tx, row, "waiting", difference=difference, **made)
+            if isinstance(revised, Row):
+                noted = replace(call, parameters=_parameters(revised))
+                audit.append(tx, _entry(noted, "success", None, self._now()))
+            return revised
+
+        revised = await self._store.write(work)
+        if isinstance(revised, Lost):
+            raise _not_what_was_seen(row)
+        await asyncio.to_thread(self._rewritten, row, revised)
+        return revised
+
+    def _rewritten(self, old: Row, new: Row) -> None:
+        found = self._approvals.locate(old)
+        if found is None:
+            self._approvals.request(new)
+        else:
+            self._approvals.replace(found, new)
 
     async def heed(self, row: Row, by: str = "vault", note: str | None = None) -> Row:
         """The one place that decides: where the request's file lies is what the person says."""
@@ -255,15 +323,21 @@ class Gate:
         answer = _answer(row, found)
         if answer == row.state:
             return row
-        changes: dict[str, Any] = {} if answer in ("waiting", "unknown") else {"decided_by": by, "note": note}
+        changes: dict[str, Any] = {}
+        if answer not in ("waiting", "unknown"):
+            changes = {"decided_by": by, "note": note, "decided": self._now()}
         if answer == "approved" and found:
             changes |= {"file": found.name, "note": _ONCE_MORE if row.state == "unknown" else None}
         return await self._changed(row, answer, **changes)
 
     def _place(self, row: Row, folder: Literal["Approved", "Rejected"]) -> None:
-        if self._approvals.locate(row) is None:
-            self._approvals.request(row)
         found = self._approvals.locate(row)
+        revision = _revision(found) if found else 0
+        if revision > row.revision:
+            raise _not_what_was_seen(row)  # the file is of a later revision, which is not what is being answered
+        if revision < row.revision:
+            self._rewritten(row, row)  # it is missing, or a process died before it could rewrite it
+            found = self._approvals.locate(row)
         if found is not None and found.folder != folder:
             self._approvals.move(found, folder)
 
@@ -335,7 +409,7 @@ class Gate:
         """None where another process was faster with this file."""
         by = BY_DRAFT if found.is_draft else BY_HAND
         difference = await self._store.read(lambda tx: _changed_by_the_person(tx, found))
-        row = self._new(action, "approved", decided_by=by, difference=difference)
+        row = self._new(action, "approved", call.by, decided_by=by, difference=difference)
         withdrawn: list[Row] = []
 
         def work(tx: Transaction) -> Row | Wait | Lost:
@@ -379,7 +453,8 @@ class Gate:
         match await self._delivered(row, mail, call.announce):
             case Sent() as sent:
                 done = Released(sent, self._now(), edited=row.action.digest != row.asked)
-                await self._recorded(call, done, lambda tx: ledger.sent(tx, row, sent))
+                untold = not call.proposed
+                await self._recorded(call, done, lambda tx: ledger.sent(tx, row, sent, untold=untold))
             case _Refused(error):
                 done = await self._recorded(call, Failed(error), lambda tx: ledger.put_back(tx, row))
             case _Unseen(error):
@@ -514,7 +589,25 @@ def _proposed(proposal: Proposal, by: str, started: datetime, announce: Announce
         case ReplyEmail():
             parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
             target = f"thread {proposal.thread_id}"
-    return _Call(by, proposal.kind, target, parameters, started, announce)
+    return _Call(by, proposal.kind, target, parameters, started, announce, proposed=True)
+
+
+def _sender(mail: FullMessage) -> str:
+    """The address in From, or as much of it as there is."""
+    found = people(mail.summary.sender)
+    return (found[0].address if found else mail.summary.sender).casefold()
+
+
+def _revision(found: Found) -> int:
+    written = found.properties.get("revision", 1)
+    return written if isinstance(written, int) else 1
+
+
+def _not_what_was_seen(row: Row) -> Changed:
+    return Changed(
+        f"the request {row.id} is no longer what was shown; it is at revision {row.revision} now",
+        hint="look at it again; nothing was decided",
+    )
 
 
 def _parameters(row: Row) -> dict[str, Any]:

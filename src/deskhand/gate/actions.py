@@ -86,23 +86,24 @@ class Action(BaseModel):
         return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-async def completed(proposal: Proposal, mailbox: Mailbox) -> Action:
-    """The action that this means in the mailbox. Who gets a reply is read from the original, not told by the asker."""
+async def completed(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
+    """The action that this means in the mailbox, and the mail that it answers. Who gets a reply is read from that."""
     account = await mailbox.address()
     match proposal:
         case SendEmail():
             if proposal.reply_to_message_id is None:
-                return Action(
+                alone = Action(
                     kind=proposal.kind, account=account, to=proposal.to, subject=proposal.subject, body=proposal.body
                 )
+                return alone, None
             found = await mailbox.get(proposal.reply_to_message_id)
-            return _in_thread(proposal.kind, account, proposal.to, proposal.subject, proposal.body, found)
+            return _in_thread(proposal.kind, account, proposal.to, proposal.subject, proposal.body, found), found
         case ReplyEmail():
             found = await mailbox.get(proposal.message_id)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {proposal.message_id} in thread {proposal.thread_id}")
             to, subject = mime.reply_recipient(found, account), mime.reply_subject(found.summary.subject)
-            return _in_thread(proposal.kind, account, to, subject, proposal.body, found)
+            return _in_thread(proposal.kind, account, to, subject, proposal.body, found), found
 
 
 def _in_thread(

@@ -46,6 +46,8 @@ class Found:
     text: str
     properties: dict[str, Any]
     body: str = ""
+    changed: int = 0
+    """When the file was written last, in nanoseconds."""
 
     @property
     def is_draft(self) -> bool:
@@ -120,6 +122,11 @@ class Approvals:
         old, new = self.rendered(row).splitlines(), found.text.splitlines()
         return "\n".join(difflib.unified_diff(old, new, "as the desk wrote it", "as it was edited", lineterm="", n=1))
 
+    def rewrite(self, found: Found, text: str) -> None:
+        """Only where the file still says what was found."""
+        with self._opened(found.folder) as folder, disk.locked(folder):
+            disk.replace(folder, found.name, text.encode(), disk.etag(found.text.encode()))
+
     def mark(self, found: Found, changes: dict[str, Any]) -> None:
         with self._opened(found.folder) as folder:
             _mark(folder, found.name, changes)
@@ -172,24 +179,28 @@ class Approvals:
             if paths.on_disk(opened, name) is None:
                 disk.create(opened, name, text.encode())
 
-    def files(self, folder: Folder) -> Iterator[Found]:
+    def names(self, folder: Folder) -> list[tuple[str, int, int]]:
+        """Each note's name, when it was changed (in nanoseconds) and its size; the newest first."""
         with self._opened(folder) as opened:
             entries = [entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")]
-            entries = [entry for entry in entries if not entry.name.startswith(".")]
-            newest = sorted(entries, key=_age, reverse=True)
-        for entry in newest:
-            if found := self.read(folder, entry.name):
+            found = [_stamped(entry) for entry in entries if not entry.name.startswith(".")]
+        return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
+
+    def files(self, folder: Folder) -> Iterator[Found]:
+        for name, _, _ in self.names(folder):
+            if found := self.read(folder, name):
                 yield found
 
     def read(self, folder: Folder, name: str) -> Found | None:
         with self._opened(folder) as opened:
             try:
                 text = disk.read(opened, name).decode()
+                changed = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime_ns
             except (FileNotFoundError, UnicodeDecodeError, DeskError):
                 return None  # no ordinary text file: it can release nothing
         try:
             note = frontmatter.parse(text)
-            return Found(folder, name, text, note.frontmatter, note.body)
+            return Found(folder, name, text, note.frontmatter, note.body, changed)
         except Unreadable:
             return Found(folder, name, text, {})
 
@@ -300,11 +311,12 @@ def _names(folder: int) -> list[str]:
     return [name for name in os.listdir(folder) if not name.startswith(".")]
 
 
-def _age(entry: "os.DirEntry[str]") -> tuple[int, str]:
+def _stamped(entry: "os.DirEntry[str]") -> tuple[str, int, int]:
     try:
-        return entry.stat(follow_symlinks=False).st_mtime_ns, entry.name
+        info = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return 0, entry.name
+        return entry.name, 0, 0
+    return entry.name, info.st_mtime_ns, info.st_size
 
 
 def _free_name(folder: int, name: str) -> str:

@@ -10,6 +10,7 @@
 A row changes its state by compare-and-set in one transaction, so that of any number of processes one wins.
 """
 
+import json
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -46,6 +47,16 @@ class Row:
     token: str | None = None
     message_id: str | None = None
     thread_id: str | None = None
+    asked_by: str | None = None
+    """The door by which it was proposed."""
+    decided: datetime | None = None
+    """When a person decided it."""
+    untold: int = 0
+    """1 where the desk sent it itself and whoever proposed it does not know yet."""
+    sender: str | None = None
+    """Whose mail it answers, as the desk read it."""
+    warnings: tuple[str, ...] = ()
+    """What was odd about that mail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +66,7 @@ class Lost:
 
 _NAMES = tuple(field.name for field in fields(Row))
 _COLUMNS = ", ".join(_NAMES)
-_TIMES = frozenset({"created", "expires", "frozen", "lease"})
+_TIMES = frozenset({"created", "expires", "frozen", "lease", "decided"})
 
 
 def milliseconds(at: datetime) -> int:
@@ -64,9 +75,10 @@ def milliseconds(at: datetime) -> int:
 
 def insert(tx: Transaction, row: Row) -> bool:
     """Whether it is in; not where the same proposal has an open row already."""
-    values = [_stored(name, getattr(row, name)) for name in _NAMES]
+    values = [_stored(name, getattr(row, name)) for name in _NAMES] + [row.action.to.casefold()]
     marks = ", ".join("?" for _ in values)
-    return tx.execute(f"INSERT INTO actions ({_COLUMNS}) VALUES ({marks}) ON CONFLICT DO NOTHING", *values) == 1
+    sql = f"INSERT INTO actions ({_COLUMNS}, recipient) VALUES ({marks}) ON CONFLICT DO NOTHING"
+    return tx.execute(sql, *values) == 1
 
 
 def by_id(tx: Transaction, action_id: str) -> Row | None:
@@ -123,9 +135,28 @@ def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
     return [_time(at) for (at,) in rows]
 
 
+def page(
+    tx: Transaction, states: tuple[State, ...], after: tuple[int, str], limit: int, now: datetime, *, snoozed: bool
+) -> list[Row]:
+    """The oldest rows behind a place; those that are put off, or those that are not."""
+    marks = ", ".join("?" for _ in states)
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM actions WHERE state IN ({marks}) AND (created, id) > (?, ?)"
+        f" AND id {'IN' if snoozed else 'NOT IN'} (SELECT id FROM snoozes WHERE until > ?)"
+        " ORDER BY created, id LIMIT ?",
+        *states,
+        *after,
+        milliseconds(now),
+        limit,
+    )
+    return [_row(found) for found in rows]
+
+
 def change(tx: Transaction, row: Row, state: State, **changes: Any) -> Row | Lost:
     """Compare-and-set: the row as the caller saw it becomes `state`, or somebody else was faster."""
     values = {"state": state} | changes
+    if "action" in changes:
+        values["recipient"] = changes["action"].to.casefold()
     names = ", ".join(f"{name} = ?" for name in values)
     done = tx.execute(
         f"UPDATE actions SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
@@ -201,14 +232,20 @@ def keep_token(tx: Transaction, row: Row, token: str) -> bool:
     return done == 1
 
 
-def sent(tx: Transaction, row: Row, mail: Sent) -> None:
+def sent(tx: Transaction, row: Row, mail: Sent, *, untold: bool) -> None:
     # Unconditional: that it was sent is a fact, whoever holds the lease by now.
     tx.execute(
-        "UPDATE actions SET state = 'sent', message_id = ?, thread_id = ? WHERE id = ?",
+        "UPDATE actions SET state = 'sent', message_id = ?, thread_id = ?, untold = ? WHERE id = ?",
         mail.message_id,
         mail.thread_id,
+        int(untold),
         row.id,
     )
+
+
+def told(tx: Transaction, row: Row) -> bool:
+    """Whoever proposed it is told now that it was sent; once."""
+    return tx.execute("UPDATE actions SET untold = 0 WHERE id = ? AND untold = 1", row.id) == 1
 
 
 def put_back(tx: Transaction, row: Row) -> bool:
@@ -245,12 +282,15 @@ def in_turn(tx: Transaction) -> None:
 def _stored(name: str, value: Any) -> Any:
     if name == "action":
         return value.model_dump_json()
+    if name == "warnings":
+        return json.dumps(value) if value else None
     return milliseconds(value) if name in _TIMES and value is not None else value
 
 
 def _row(values: tuple[Any, ...]) -> Row:
     found = dict(zip(_NAMES, values, strict=True))
     found["action"] = Action.model_validate_json(found["action"])
+    found["warnings"] = tuple(json.loads(found["warnings"] or "[]"))
     found |= {name: _time(found[name]) for name in _TIMES if found[name] is not None}
     return Row(**found)
 

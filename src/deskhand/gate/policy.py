@@ -2,9 +2,13 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+import idna
 
 from deskhand.gate.actions import Action
 
@@ -33,7 +37,219 @@ def judge(*, sent: Sequence[datetime], now: datetime, limits: Limits) -> Allow |
     return Wait(until=(recent[-limits.most] if limits.most else now) + limits.window)
 
 
+Level = Literal["low", "medium", "high"]
+_LEVELS: tuple[Level, ...] = ("low", "medium", "high")
+LONG = 20_000
+"""A text that nobody reads to its end before saying yes."""
+
 _LINK = re.compile(r"https?://", re.IGNORECASE)
+_URL = re.compile(r"(?:(?:https?|ftp)://|www\.)(?=[^\s])", re.IGNORECASE)
+_URL_END = re.compile(r"[\s<>\"'`{}|^]|\]\(|\)")
+_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+_JOINERS = frozenset("\u200c\u200d")
+_DELICATE = re.compile(
+    r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
+    r"|invoices?|iban|bic|swift|wire|bank (?:account|details|transfer)|account number|credit card|payments?|refund"
+    r"|gift cards?|bitcoin|rechnung|überweisung|kontonummer)\b"
+    r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b",
+    re.IGNORECASE,
+)
+_CONFUSABLE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    level: Level
+    reasons: tuple[str, ...]
+    """The gravest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the desk itself knows about a mail that would leave; nothing of it is anybody's claim."""
+
+    account: str
+    to: str
+    subject: str
+    body: str
+    known: bool
+    """Whether the recipient is known, see `acquaintance`."""
+    sender: str | None = None
+    """Whose mail it answers."""
+    domains: frozenset[str] = frozenset()
+    """Of the addresses that this desk has written to."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the mail it answers."""
+    attachments: tuple[str, ...] = ()
+
+
+_Reasons = Iterator[tuple[Level, str]]
+
+
+def risk(facts: Facts) -> Risk:
+    """How carefully the person should look before saying yes, and at what."""
+    found = [each for check in _CHECKS for each in check(facts)]
+    found.sort(key=lambda each: -_LEVELS.index(each[0]))
+    return Risk(found[0][0] if found else "low", tuple(text for _, text in found))
+
+
+def _recipient(facts: Facts) -> _Reasons:
+    if not facts.known:
+        yield "medium", f"New recipient: this desk has never written to {facts.to}."
+    if _domain(facts.to) != _domain(facts.account):
+        yield "low", "The recipient is outside your own domain."
+    if facts.sender is not None and facts.sender.casefold() != facts.to.casefold():
+        yield "high", f"The answer goes to {facts.to}, not to {facts.sender}, who wrote the mail."
+
+
+def _spelling(facts: Facts) -> _Reasons:
+    domain = _domain(facts.to)
+    shown = _readable(domain)
+    if _scripts(shown) > 1:
+        yield "high", f"The domain {domain} reads as {shown}: letters of several alphabets that look alike."
+    elif shown != domain:
+        yield "medium", f"The domain {domain} reads as {shown}."
+    trusted = facts.domains | {_domain(facts.account)} | ({_domain(facts.sender)} if facts.sender else set())
+    if domain not in facts.domains and domain != _domain(facts.account):
+        for other in sorted(trusted - {domain, ""}):
+            if _looks_like(shown, _readable(other)):
+                yield "high", f"The domain {domain} looks like {other}, but is another."
+
+
+def _links(facts: Facts) -> _Reasons:
+    hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body}")
+    if hosts:
+        more = f" and {len(hosts) - 10} more" if len(hosts) > 10 else ""
+        yield "medium", f"Links lead to: {', '.join(hosts[:10])}{more}."
+    if masked:
+        yield "high", f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}."
+
+
+def _characters(facts: Facts) -> _Reasons:
+    for problem in hidden(facts.subject + "\n" + facts.body):
+        yield "high", f"The text holds {problem}."
+
+
+def _topic(facts: Facts) -> _Reasons:
+    words = sorted({found[0].casefold() for found in _DELICATE.finditer(f"{facts.subject}\n{facts.body}")})
+    if words:
+        yield "medium", f"It speaks of money or secrets: {', '.join(words[:5])}."
+
+
+def _weight(facts: Facts) -> _Reasons:
+    if len(facts.body) > LONG:
+        yield "medium", f"The text is long: {len(facts.body):,} characters."
+    if facts.attachments:
+        yield "medium", f"Files go with it: {', '.join(facts.attachments)}."
+
+
+def _answered(facts: Facts) -> _Reasons:
+    for warning in facts.warnings:
+        yield "medium", f"The mail it answers: {warning.removesuffix('.')}."
+
+
+_CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
+    _recipient,
+    _spelling,
+    _links,
+    _characters,
+    _topic,
+    _weight,
+    _answered,
+)
+
+
+def linked_hosts(text: str) -> tuple[list[str], list[str]]:
+    """The hosts that the links in a text lead to, and those of links that show another name before it."""
+    hosts: dict[str, None] = {}
+    masked: dict[str, None] = {}
+    for start in _URL.finditer(text):
+        rest = text[start.start() : start.start() + 2000]
+        ending = _URL_END.search(rest)
+        # Browsers take a backslash for a slash, so that what stands behind it is no host.
+        url = (rest[: ending.start()] if ending else rest).replace("\\", "/")
+        user, host = _host(url if "://" in url[:8] else f"http://{url}")
+        hosts.setdefault(host)
+        if user:
+            masked.setdefault(host)
+    return list(hosts), list(masked)
+
+
+def _host(url: str) -> tuple[str | None, str]:
+    try:
+        parts = urlsplit(url)
+        user, host = parts.username, unquote(parts.hostname or "").rstrip(".,;:!?")
+    except ValueError:
+        return None, "an address that cannot be read"
+    try:
+        ascii_host = idna.encode(host, uts46=True).decode()
+    except idna.IDNAError:
+        ascii_host = host  # an IP address, or a name that no server has
+    shown = _readable(ascii_host)
+    return user, ascii_host if shown == ascii_host else f"{ascii_host} (reads as {shown})"
+
+
+def hidden(text: str) -> list[str]:
+    """What a reader would not see in the text, in words."""
+    turning = sum(char in _DIRECTION for char in text)
+    unseen = sum(_is_unseen(text, at) for at in range(len(text))) if not text.isascii() else 0
+    found = []
+    if turning:
+        found.append(
+            f"{turning} character{'s' if turning > 1 else ''} that change{'' if turning > 1 else 's'} the"
+            " direction of reading"
+        )
+    if unseen:
+        found.append(f"{unseen} invisible character{'s' if unseen > 1 else ''}")
+    return found
+
+
+def _is_unseen(text: str, at: int) -> bool:
+    char = text[at]
+    if char in _DIRECTION or unicodedata.category(char) not in {"Cf", "Co", "Cn"}:
+        return False
+    # Emoji and some scripts are written with joiners; between other letters they hide something.
+    return not (char in _JOINERS and 0 < at < len(text) - 1 and text[at - 1] > "\u02ff" and text[at + 1] > "\u02ff")
+
+
+def _readable(domain: str) -> str:
+    try:
+        return idna.decode(domain)
+    except idna.IDNAError:
+        return domain
+
+
+def _scripts(domain: str) -> int:
+    """How many alphabets a label mixes, at the most."""
+    return max(
+        len({unicodedata.name(char, "?").partition(" ")[0] for char in label if char.isalpha()})
+        for label in domain.split(".")
+    )
+
+
+def _looks_like(one: str, other: str) -> bool:
+    if one.endswith(f".{other}") or other.endswith(f".{one}"):
+        return False
+    return _skeleton(one) == _skeleton(other) or (len(other) > 6 and _one_apart(one, other))
+
+
+def _skeleton(domain: str) -> str:
+    plain = "".join(
+        char for char in unicodedata.normalize("NFKD", domain.casefold()) if not unicodedata.combining(char)
+    )
+    return plain.translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w").replace("i", "l")
+
+
+def _one_apart(one: str, other: str) -> bool:
+    """One letter more, less, other, or two neighbours changed over."""
+    short, long = sorted((one, other), key=len)
+    start = next((at for at, char in enumerate(short) if char != long[at]), len(short))
+    if len(long) - len(short) == 1:
+        return short[start:] == long[start + 1 :]
+    if len(short) != len(long):
+        return False
+    swapped = short[start + 1 : start + 2] + short[start : start + 1] + short[start + 2 :]
+    return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
 
 
 def risks(action: Action) -> list[str]:

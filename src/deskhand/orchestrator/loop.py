@@ -69,6 +69,7 @@ class Orchestrator:
         """One pass over all that waits, backoff or not."""
         started = self._desk.now()
         await self._look()
+        await self._desk.cards.perform_due()
         await replies.scan(self._desk)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
@@ -129,6 +130,7 @@ class Orchestrator:
         seen: tuple[int, ...] | None = None
         glances = 0
         while True:
+            await self._guarded(self._act_on_holds, "holds")
             found = tuple(files.stamp(self._desk.settings.vault, folder) for folder in replies.WATCHED)
             if found != seen or glances * GLANCE >= ADOPT_EVERY:
                 seen, glances = found, 0
@@ -136,6 +138,11 @@ class Orchestrator:
                 self._bell.set()
             glances += 1
             await asyncio.sleep(GLANCE)
+
+    async def _act_on_holds(self) -> None:
+        due = await self._desk.cards.next_due()
+        if due is not None and due <= self._desk.now():
+            await self._desk.cards.perform_due()
 
     async def _publish(self) -> None:
         while True:

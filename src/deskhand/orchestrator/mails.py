@@ -9,6 +9,7 @@ from deskhand.audit import iso
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
 from deskhand.gate import drafts
 from deskhand.gate.approvals import DRAFT, fenced
+from deskhand.gate.drafts import Proposed
 from deskhand.mail import FullMessage, mime
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps, triage, watcher
@@ -27,6 +28,10 @@ class Triage:
     model: Model | None
 
     async def decide(self, letter: Letter) -> tuple[str, Decision]:
+        if letter.words is not None and self.model is None:
+            return "person", triage.told(letter.words)
+        if letter.words is not None and self.model is not None:
+            return self.model.name, await self.model.decide(letter)
         if found := self.rules.match(letter):
             return found
         if self.model is not None:
@@ -72,11 +77,13 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         decided_by = "assistant"
         decision = triage.restrained(Decision.model_validate(proposed), mail)
     else:
-        decided_by, decision = await by.decide(Letter(mail, thread, corrections))
+        decided_by, decision = await by.decide(Letter(mail, thread, corrections, held.step.data.get("words")))
     letter: dict[str, Any] | None = None
+    account = ""
     if decision.decision in ("draft_reply", "urgent"):
+        account = await desk.mailbox.address()
         try:
-            letter = _reply(mail, decision.reply_body or "", await desk.mailbox.address())
+            letter = _reply(mail, decision.reply_body or "", account)
         except InvalidInput as error:
             decision = Decision(
                 decision="needs_info", confidence=0, reasoning=error.message, info_needed="whom to answer"
@@ -86,7 +93,11 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
 
     def propose(tx: Any) -> None:
         if letter is not None:
-            drafts.propose(tx, draft_id, held.step.key, sender, letter, now)
+            why, odd = decision.reasoning, mail.warnings
+            drafts.propose(
+                tx,
+                Proposed(draft_id, held.step.key, sender, letter, None, now, decided_by, why, account, odd),
+            )
 
     await held.note(
         "decided",
@@ -102,6 +113,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         warnings=_warnings(mail, letter),
         filed=False,
         proposed=None,
+        words=None,
     )
 
 
@@ -152,7 +164,7 @@ def _file(desk: Desk, data: dict[str, Any], decision: Decision) -> None:
 
 
 def draft_name(data: dict[str, Any]) -> str:
-    return f"reply-{data['draft_id'].removeprefix(drafts.PREFIX)}.md"
+    return drafts.file_name(data["draft_id"])
 
 
 def _draft(data: dict[str, Any], *, urgent: bool) -> str:

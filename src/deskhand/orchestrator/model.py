@@ -36,6 +36,8 @@ Never archive mail about money, law or security. Heed what the person corrected 
 language, and only what the person would plausibly say; where you do not know, ask with needs_info.\
 """
 
+_TOLD = "The person has read an earlier draft of yours and says, as an instruction to you, how to answer this mail: "
+
 Messages = list[dict[str, str]]
 
 
@@ -60,7 +62,7 @@ class Model:
         messages: Messages = [{"role": "user", "content": json.dumps(as_data(letter), ensure_ascii=False)}]
         problem = ""
         for _ in range(TRIES):
-            said = await self._ask(messages)
+            said = await self._ask(messages, letter.words)
             try:
                 return restrained(_decision(said), letter.mail)
             except ValueError as error:
@@ -69,10 +71,10 @@ class Model:
             messages += [{"role": "assistant", "content": said or "(nothing)"}, {"role": "user", "content": correction}]
         return undecided(problem)
 
-    async def _ask(self, messages: Messages) -> str:
+    async def _ask(self, messages: Messages, words: str | None) -> str:
         """The text of the model's answer; empty where it gave none."""
         try:
-            answer = await self._http.post(self._address, headers=self._headers, json=self._request(messages))
+            answer = await self._http.post(self._address, headers=self._headers, json=self._request(messages, words))
         except httpx2.TimeoutException as error:
             raise TimedOut("the model did not answer in time") from error
         except httpx2.HTTPError as error:
@@ -93,10 +95,11 @@ class Model:
             return {"anthropic-version": "2023-06-01"} | ({"x-api-key": self._key} if self._key else {})
         return {"Authorization": f"Bearer {self._key}"} if self._key else {}
 
-    def _request(self, messages: Messages) -> dict[str, Any]:
+    def _request(self, messages: Messages, words: str | None) -> dict[str, Any]:
+        told = INSTRUCTIONS if words is None else f"{INSTRUCTIONS}\n{_TOLD}{json.dumps(words, ensure_ascii=False)}"
         if self._anthropic:
-            return {"model": self._model, "max_tokens": _MOST_TOKENS, "system": INSTRUCTIONS, "messages": messages}
-        system = {"role": "system", "content": INSTRUCTIONS}
+            return {"model": self._model, "max_tokens": _MOST_TOKENS, "system": told, "messages": messages}
+        system = {"role": "system", "content": told}
         return {
             "model": self._model,
             "messages": [system, *messages],

@@ -94,7 +94,12 @@ async def _rejected(desk: Desk, step: Step) -> None:
 
     def remember(tx: Transaction) -> None:
         steps.correct(tx, step.data["draft_id"], "rejected", step.data["sender"], reason, desk.now())
-        steps.become(tx, step.key, "rejected", ("drafted",))
+        known = drafts.proposed(tx, step.data["draft_id"])
+        if known is not None and known.words is not None:
+            # The words come from the row, which no tool can write; what a file says may be anybody's.
+            steps.wake(tx, step.key, "arrived", ("drafted",), step.data | {"words": known.words}, desk.now())
+        else:
+            steps.become(tx, step.key, "rejected", ("drafted",))
 
     await desk.store.write(remember)
 

@@ -58,6 +58,8 @@ class Letter:
     mail: FullMessage
     thread: Sequence[Message]
     corrections: Sequence[tuple[str, str]]
+    words: str | None = None
+    """What the person said to the last draft: do it this way."""
 
     @property
     def sender(self) -> str:
@@ -197,6 +199,11 @@ def restrained(decision: Decision, mail: FullMessage) -> Decision:
 
 def _ask(reasoning: str, info_needed: str) -> Decision:
     return Decision(decision="needs_info", confidence=0, reasoning=reasoning[:2000], info_needed=info_needed)
+
+
+def told(words: str) -> Decision:
+    """The person said how to answer, and there is no model to write it: no text is invented."""
+    return _ask(f"The person said: do it this way: {words}", f"a reply, done this way: {words}"[:2000])
 
 
 def undecided(problem: str) -> Decision:

@@ -3,30 +3,37 @@
 `page` is a GET for a signed-in person; `effect` is a POST of one of our own forms. There is no third way in.
 """
 
+import asyncio
 import hmac
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Literal
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
+from starlette.types import Message, Receive
 
 from deskhand.app import Desk
-from deskhand.errors import Denied
-from deskhand.web import sessions
+from deskhand.errors import AuthRequired, Denied, DeskError
+from deskhand.web import passwords, sessions
 from deskhand.web.render import render
 from deskhand.web.sessions import Session
 
 Page = Callable[[Request], Awaitable[Response]]
 Effect = Callable[[Request, FormData], Awaitable[Response]]
+Way = Literal["link", "password"]
+FORM_BYTES = 1024 * 1024
+FORM_FIELDS = 500
 _MINUTE = timedelta(minutes=1)
 
 
 def page(path: str, handler: Page) -> Route:
     async def shown(request: Request) -> Response:
         if await _signed_in(request) is None:
-            return RedirectResponse("/enter", 303)
+            return _to_the_door(request)
         return await handler(request)
 
     return Route(path, shown, methods=["GET"])
@@ -36,9 +43,9 @@ def effect(path: str, handler: Effect) -> Route:
     async def done(request: Request) -> Response:
         session = await _signed_in(request)
         if session is None:
-            return RedirectResponse("/enter", 303)
+            return _to_the_door(request)
         demand_own_origin(request)
-        async with request.form() as form:
+        async with _form(request) as form:
             given = form.get("form_token") or request.headers.get("x-form-token") or ""
             if not isinstance(given, str) or not hmac.compare_digest(given.encode(), session.form_token.encode()):
                 raise Denied("this form is not of this session", reason="form", hint="reload the page and try again")
@@ -50,7 +57,8 @@ def effect(path: str, handler: Effect) -> Route:
 def entry_routes() -> list[Route]:
     return [
         Route("/enter", _door, methods=["GET"]),
-        Route("/enter/{link}", _enter, methods=["GET"]),
+        Route("/enter", _enter_by_password, methods=["POST"]),
+        Route("/enter/{link}", _enter_by_link, methods=["GET"]),
         effect("/leave", _leave),
     ]
 
@@ -61,10 +69,33 @@ def cookie_name(request: Request) -> str:
 
 
 def demand_own_origin(request: Request) -> None:
+    """Another port of this machine is the same site to a browser, and still not us."""
     own = f"{request.url.scheme}://{request.url.netloc}"
-    came_from = request.headers.get("origin")
-    if (came_from is not None and came_from != own) or request.headers.get("sec-fetch-site") == "cross-site":
+    came_from, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    # No origin at all is what a program sends that is no browser; it has nobody's cookie but its own.
+    if came_from not in (None, own) or site not in (None, "same-origin"):
         raise Denied("this form was not sent from the desk's own page", reason="origin")
+
+
+@asynccontextmanager
+async def _form(request: Request) -> AsyncIterator[FormData]:
+    small = Request(request.scope, _at_most(FORM_BYTES, request.receive))
+    async with small.form(max_files=0, max_fields=FORM_FIELDS, max_part_size=FORM_BYTES) as form:
+        yield form
+
+
+def _at_most(limit: int, receive: Receive) -> Receive:
+    taken = 0
+
+    async def limited() -> Message:
+        nonlocal taken
+        message = await receive()
+        taken += len(message.get("body", b""))
+        if taken > limit:
+            raise Denied("the form is too large", reason="too_large", hint=f"at most {limit:,} bytes")
+        return message
+
+    return limited
 
 
 async def _signed_in(request: Request) -> Session | None:
@@ -79,28 +110,83 @@ async def _signed_in(request: Request) -> Session | None:
     return session
 
 
+def _to_the_door(request: Request) -> Response:
+    if "hx-request" in request.headers:
+        # Followed in the background, the redirect would put the sign-in page into a corner of this one.
+        return Response(status_code=401, headers={"HX-Redirect": "/enter"})
+    return RedirectResponse("/enter", 303)
+
+
 async def _door(request: Request) -> Response:
-    return render(request, "enter.html", title="Sign in", status=401)
+    if await _signed_in(request) is not None:
+        return RedirectResponse("/", 303)
+    return await _closed_door(request, status=200)
 
 
-async def _enter(request: Request) -> Response:
+async def _closed_door(request: Request, wrong: Way | None = None, status: int = 401) -> Response:
     desk: Desk = request.app.state.desk
-    link, browser = request.path_params["link"], request.headers.get("user-agent", "")
-    session = await desk.store.write(lambda tx: sessions.redeem(tx, link, browser, desk.now()))
-    if session is None:
-        return render(request, "enter.html", title="Sign in", status=401, used=True)
+    has_password = await desk.store.read(passwords.is_set)
+    return render(request, "enter.html", title="Sign in", status=status, wrong=wrong, has_password=has_password)
+
+
+async def _enter_by_link(request: Request) -> Response:
+    desk: Desk = request.app.state.desk
+    # A program that looks ahead must not use the link up before the person opens it.
+    if request.method != "GET" or "prefetch" in request.headers.get("sec-purpose", request.headers.get("purpose", "")):
+        return await _closed_door(request)
+    link, browser, now = request.path_params["link"], _browser(request), desk.now()
+    session = await desk.store.write(lambda tx: sessions.redeem(tx, link, browser, now))
+    if session is not None:
+        return await _welcomed(request, session, "link")
+    if await desk.store.write(lambda tx: passwords.is_news(tx, now)):
+        await _on_record(request, "link", AuthRequired("the link was used before, is too old, or never was one"))
+    return await _closed_door(request, "link")
+
+
+async def _enter_by_password(request: Request) -> Response:
+    desk: Desk = request.app.state.desk
+    demand_own_origin(request)
+    async with _form(request) as form:
+        given = str(form.get("password", ""))
+    now, browser = desk.now(), _browser(request)
+    kept = await desk.store.write(lambda tx: passwords.attempt(tx, now))
+    if kept is None:
+        return await _closed_door(request)
+    if not await asyncio.to_thread(passwords.matches, given, kept):
+        await _on_record(request, "password", AuthRequired("wrong password"))
+        return await _closed_door(request, "password")
+    await desk.store.write(passwords.forgive)
+    return await _welcomed(request, await desk.store.write(lambda tx: sessions.begin(tx, browser, now)), "password")
+
+
+async def _welcomed(request: Request, session: Session, way: Way) -> Response:
+    """With a key that nobody knew before; the one that this browser came with ends."""
+    desk: Desk = request.app.state.desk
+    if before := request.cookies.get(cookie_name(request)):
+        await desk.store.write(lambda tx: sessions.end(tx, before))
+    await _on_record(request, way, None)
     answer = RedirectResponse("/", 303)
-    answer.set_cookie(
-        cookie_name(request), session.key, max_age=int(sessions.LIFE.total_seconds()), httponly=True, samesite="strict"
-    )
+    life = int(sessions.LIFE.total_seconds())
+    answer.set_cookie(cookie_name(request), session.key, max_age=life, httponly=True, samesite="strict")
     return answer
+
+
+async def _on_record(request: Request, way: Way, error: DeskError | None) -> None:
+    desk: Desk = request.app.state.desk
+    details = {"way": way, "browser": _browser(request)}
+    await desk.record("person", "sign_in", "page", details, error, 0, result="rejected" if error else "success")
 
 
 async def _leave(request: Request, form: FormData) -> Response:
     del form
     desk: Desk = request.app.state.desk
     session: Session = request.state.session
-    await desk.store.write(lambda tx: sessions.end(tx, session))
+    await desk.store.write(lambda tx: sessions.end(tx, session.key))
+    await desk.record("person", "sign_out", "page", {}, None, 0)
     answer = RedirectResponse("/enter", 303)
-    answer.delete_cookie(cookie_name(request))
+    answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
     return answer
+
+
+def _browser(request: Request) -> str:
+    return request.headers.get("user-agent", "")[:200]

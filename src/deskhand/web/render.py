@@ -25,7 +25,8 @@ POLICY = (
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Not `no-referrer`: with that a browser calls the origin of our own forms "null".
+    "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
@@ -45,8 +46,9 @@ def templates() -> Environment:
 
 
 def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A whole page, or with a template of its own a piece of one. Templates get `form_token`, `here`, `places`."""
+    """A whole page, or with a template of its own a piece of one. Templates also get what `known` holds."""
     session = getattr(request.state, "session", None)
     shown = templates().get_template(template)
     known = {"form_token": session.form_token if session else None, "here": request.url.path, "places": PLACES}
+    known["demo"] = getattr(request.app.state, "demo", None) is not None
     return HTMLResponse(shown.render(known | context), status, headers=HEADERS)

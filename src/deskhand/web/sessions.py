@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
+from deskhand.app import Desk
 from deskhand.store import Transaction
 
 LINK_LIFE = timedelta(minutes=15)
@@ -36,6 +37,11 @@ class Opened:
     seen: datetime
     browser: str
     is_own: bool
+
+
+async def link(desk: Desk, address: str) -> str:
+    """An address of the desk that signs one browser in, once."""
+    return f"{address}/enter/{await desk.store.write(lambda tx: invite(tx, desk.now()))}"
 
 
 def invite(tx: Transaction, now: datetime) -> str:
@@ -75,8 +81,8 @@ def touch(tx: Transaction, session: Session, now: datetime) -> None:
     tx.execute("UPDATE sessions SET seen = ? WHERE digest = ?", _ms(now), _digest(session.key))
 
 
-def end(tx: Transaction, session: Session) -> None:
-    tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(session.key))
+def end(tx: Transaction, key: str) -> None:
+    tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(key))
 
 
 def opened(tx: Transaction, own: Session, now: datetime) -> list[Opened]:
@@ -98,6 +104,8 @@ def end_others(tx: Transaction, own: Session) -> int:
 
 
 def end_all(tx: Transaction) -> int:
+    """End every session, and let no link that is still open begin another; how many sessions ended."""
+    tx.execute("DELETE FROM entry_links")
     return tx.execute("DELETE FROM sessions")
 
 

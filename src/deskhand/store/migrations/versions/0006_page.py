@@ -52,7 +52,8 @@ def _cards() -> None:
             digest TEXT NOT NULL,
             decided_by TEXT NOT NULL,
             until BIGINT NOT NULL,
-            taken BIGINT
+            taken BIGINT,
+            note TEXT
         )
         """
     )
@@ -62,11 +63,23 @@ def _cards() -> None:
     op.execute("ALTER TABLE actions ADD COLUMN decided BIGINT")
     # The desk sent it itself; whoever proposed it is told so at the next same call, once.
     op.execute("ALTER TABLE actions ADD COLUMN untold INTEGER NOT NULL DEFAULT 0")
+    # Whose mail it answers, and what was odd about that mail, as the desk itself read it.
+    op.execute("ALTER TABLE actions ADD COLUMN sender TEXT")
+    op.execute("ALTER TABLE actions ADD COLUMN warnings TEXT")
     op.execute("CREATE INDEX actions_state ON actions (state, created, id)")
     op.execute("CREATE INDEX actions_decided ON actions (decided) WHERE decided IS NOT NULL")
     op.execute("CREATE INDEX drafts_mail ON drafts (mail)")
-    op.execute("ALTER TABLE drafts ADD COLUMN drafted_by TEXT")
-    op.execute("ALTER TABLE drafts ADD COLUMN reason TEXT")
+    _recipients()
+    for column in ("drafted_by TEXT", "reason TEXT", "account TEXT", "warnings TEXT", "words TEXT", "decided BIGINT"):
+        op.execute(f"ALTER TABLE drafts ADD COLUMN {column}")
+
+
+def _recipients() -> None:
+    """The address in a column of its own: whom the desk knows is asked for every card."""
+    op.execute("ALTER TABLE actions ADD COLUMN recipient TEXT")
+    recipient = {"sqlite": "json_extract(action, '$.to')", "postgresql": "CAST(action AS json) ->> 'to'"}
+    op.execute(f"UPDATE actions SET recipient = lower({recipient[op.get_context().dialect.name]})")
+    op.execute("CREATE INDEX actions_recipient ON actions (recipient) WHERE state = 'sent'")
 
 
 def _entry() -> None:
@@ -83,6 +96,7 @@ def _entry() -> None:
         """
     )
     op.execute("CREATE TABLE page_password (id INTEGER PRIMARY KEY CHECK (id = 1), hash TEXT NOT NULL)")
+    op.execute("CREATE TABLE entry_failures (way TEXT NOT NULL, at BIGINT NOT NULL)")
 
 
 def _record() -> None:

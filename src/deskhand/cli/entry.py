@@ -1,0 +1,75 @@
+"""`deskhand link` and `deskhand password`: how the person gets to the page."""
+
+import argparse
+import asyncio
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+from deskhand.cli.parts import command, group, opened_desk
+from deskhand.errors import InvalidInput, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    from deskhand.app import Desk
+
+
+def add_to(commands: Any) -> None:
+    link = command(commands, "link", _link, "a fresh link that signs one browser in to the running desk", json=True)
+    link.add_argument("--end-all", action="store_true", help="end every session and open link instead")
+    password = group(commands, "password", "a password for the page, beside the links")
+    command(password, "set", _set, "ask for a password of at least 10 characters, or read it from stdin")
+    command(password, "remove", _remove, "let links alone open the page")
+
+
+def _link(options: argparse.Namespace) -> None:
+    from deskhand.web import running, sessions
+
+    with opened_desk() as desk:
+        if options.end_all:
+            ended = desk.store.run(sessions.end_all)
+            _record(desk, "sign_out", {"sessions": ended})
+            print(json.dumps({"ended": ended}) if options.json else f"{ended} sessions ended, and every open link")
+            return
+        found = running.find(desk.settings.home)
+        if found is None:
+            raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
+        link = asyncio.run(sessions.link(desk, found.address))
+    print(json.dumps({"link": link, "address": found.address}) if options.json else link)
+
+
+def _set(options: argparse.Namespace) -> None:
+    from deskhand.web import passwords
+
+    del options
+    kept = passwords.hashed(_asked())
+    with opened_desk() as desk:
+        ended = desk.store.run(lambda tx: passwords.keep(tx, kept))
+        _record(desk, "set_password", {"sessions_ended": ended})
+    print("the page has this password now" + (f"; {ended} sessions ended" if ended else ""))
+
+
+def _remove(options: argparse.Namespace) -> None:
+    from deskhand.web import passwords
+
+    del options
+    with opened_desk() as desk:
+        if not desk.store.run(passwords.remove):
+            raise NotFound("the page has no password", hint="`deskhand password set` gives it one")
+        _record(desk, "remove_password", {})
+    print("links alone open the page now")
+
+
+def _asked() -> str:
+    """Never an argument: those are in the shell's history and on every list of processes."""
+    from getpass import getpass
+
+    if not sys.stdin.isatty():
+        return sys.stdin.readline().rstrip("\r\n")
+    password = getpass("Password for the page: ")
+    if getpass("Once more: ") != password:
+        raise InvalidInput("the two are not the same", hint="nothing was changed; try again")
+    return password
+
+
+def _record(desk: "Desk", action: str, details: dict[str, Any]) -> None:
+    asyncio.run(desk.record("person", action, "page", details, None, 0))

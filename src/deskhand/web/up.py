@@ -1,0 +1,203 @@
+"""The whole desk in one process: the page, the doors of the assistants, the orchestrator, and the person's decisions.
+
+A part that cannot start is named with what to set, and the others run without it. Without a vault or a mailbox nothing
+can be sent: there is nothing then that an approval could lie in, or leave through.
+"""
+
+import asyncio
+import logging
+import secrets
+import signal
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
+
+import uvicorn
+
+from deskhand.app import Desk
+from deskhand.errors import DeskError
+from deskhand.orchestrator.loop import Orchestrator
+from deskhand.web.demo import Arrivals
+from deskhand.web.doors import doors
+from deskhand.web.site import site
+
+log = logging.getLogger("deskhand.up")
+
+Say = Callable[[str], None]
+Ready = Callable[[str], Awaitable[None]]
+LAST_STEP = 0.8
+"""Seconds in which a step that was begun may end; a later one is taken up by the next start, from its row."""
+LAST_ANSWER = 1
+GLANCE = 0.5
+
+
+async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, demo: bool = False) -> None:
+    """Run until a signal ends it; `ready` gets the address when the page answers."""
+    stop = asyncio.Event()
+    heed(stop)
+    arrivals = Arrivals(desk) if demo else None
+    made = doors(desk)
+    app = site(desk, doors=made.routes, demo=arrivals)
+    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    try:
+        async with _served(app, listener), made.run():
+            say(f"the page and the doors of assistants are at {address}")
+            async with _at_work(_parts(desk, arrivals, address, say), stop, say):
+                await ready(address)
+                await stop.wait()
+                say("ending")
+                app.state.stopping.set()
+    finally:
+        await desk.close_mailbox()
+        await desk.leave_tasks()
+
+
+def heed(stop: asyncio.Event) -> None:
+    """The first signal asks for an end; the second one does not ask."""
+    loop = asyncio.get_running_loop()
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+    def asked() -> None:
+        stop.set()
+        for each in wanted:
+            loop.remove_signal_handler(each)
+
+    for each in wanted:
+        loop.add_signal_handler(each, asked)
+
+
+def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
+    """What this desk cannot do, and what to set for it."""
+    needs: dict[str, Callable[[], object]] = {
+        "mail and notes need a vault": lambda: desk.settings.vault,
+        "mail needs a mailbox": lambda: desk.mailbox,
+        "messages to agents need a name": lambda: desk.post,
+    }
+    for what, need in needs.items():
+        try:
+            need()
+        except DeskError as error:
+            yield what, error
+
+
+Part = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+
+
+def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> dict[str, Part]:
+    """What runs beside the page; each gets an event that asks it to end."""
+    closed = dict(missing(desk))
+    for what, error in closed.items():
+        say(f"{what}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+    parts: dict[str, Part] = {}
+    if not {"mail and notes need a vault", "mail needs a mailbox"} & closed.keys():
+        parts["orchestrator"] = lambda ending: _orchestrate(desk, ending)
+        parts["decisions"] = lambda ending: _perform(desk, ending)
+    if desk.settings.notify is not None:
+        parts["notifications"] = lambda ending: _until(ending, _notify(desk, address))
+    if arrivals is not None:
+        parts["demo"] = lambda ending: _until(ending, arrivals.by_themselves())
+    return parts
+
+
+async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
+    orchestrator = Orchestrator(desk)
+    try:
+        await orchestrator.run(ending)
+    finally:
+        await orchestrator.close()
+
+
+async def _perform(desk: Desk, ending: asyncio.Event) -> None:
+    """What the person said yes to leaves when its hold ends, whichever process took the yes."""
+    while not ending.is_set():
+        wait = GLANCE
+        try:
+            if (due := await desk.cards.next_due()) is not None:
+                wait = min(GLANCE, (due - desk.now()).total_seconds())
+            if wait <= 0:
+                await desk.cards.perform_due()
+        except DeskError as error:
+            # What is held stays held, and is tried again: a database may be away for a moment.
+            log.warning("not_performed", extra={"why": error.message})
+            wait = GLANCE
+        with suppress(TimeoutError):
+            await asyncio.wait_for(ending.wait(), max(wait, 0.01))
+
+
+async def _notify(desk: Desk, address: str) -> None:
+    from importlib import import_module
+
+    await import_module("deskhand.web.notify").run(desk, address)
+
+
+async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
+    """Work that may be dropped at any moment."""
+    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for each in tasks:
+        each.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if not tasks[0].cancelled():
+        tasks[0].result()
+
+
+@asynccontextmanager
+async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
+    """The parts run for as long as the block does; one that fails is named, and the page stays."""
+    # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
+    endings = {name: asyncio.Event() for name in parts}
+    tasks = [asyncio.create_task(_guarded(name, part(endings[name]), stop, say)) for name, part in parts.items()]
+    try:
+        yield
+    finally:
+        for each in endings.values():
+            each.set()
+        if tasks:
+            _, late = await asyncio.wait(tasks, timeout=LAST_STEP)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _guarded(name: str, work: Coroutine[Any, Any, None], stop: asyncio.Event, say: Say) -> None:
+    """The one seam of the parts: a failure is said and on the log, and stops no other part."""
+    say(f"{name} started")
+    try:
+        await work
+    except DeskError as error:
+        log.error("part_stopped", extra={"part": name, "why": error.message})  # noqa: TRY400 - it names its cause
+        say(f"{name} stopped: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+    except Exception:
+        reference = secrets.token_hex(4)
+        log.exception("crash", extra={"part": name, "reference": reference})
+        say(f"{name} stopped by an unexpected error; the log has it under {reference}")
+    else:
+        if not stop.is_set() and name != "demo":
+            say(f"{name} ended")
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are the desk's: it lets its parts end before the page goes."""
+        yield
+
+
+@asynccontextmanager
+async def _served(app: Any, listener: socket.socket) -> AsyncIterator[None]:
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=LAST_ANSWER,
+    )
+    server = _Server(config)
+    serving = asyncio.create_task(server.serve([listener]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await serving

@@ -1,0 +1,264 @@
+"""`deskhand up` as a person starts it: a process of its own, with everything in it."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import anyio
+import httpx2
+import pytest
+from conftest import Home, http_client
+from requirements import requirement
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.gate.actions import SendEmail
+from deskhand.web import running
+from deskhand.web.sessions import Session
+
+DOORS = ("/mcp", "/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
+FOREIGN_TOKEN = "a-token-of-the-person's-own-desk"
+
+
+@dataclass
+class Running:
+    """A desk in a process group of its own, and what it said."""
+
+    process: "subprocess.Popen[str]"
+    errors: Path
+    environment: dict[str, str]
+    seconds: float = 0
+    told: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def home(self) -> Path:
+        return Path(self.told["home"])
+
+    @property
+    def address(self) -> str:
+        return self.told["address"]
+
+    @property
+    def said(self) -> str:
+        return self.errors.read_text()
+
+    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        """From another terminal, at the same desk."""
+        plain = {"PATH": self.environment["PATH"], "DESKHAND_HOME": str(self.home)}
+        command = [sys.executable, "-m", "deskhand", *arguments]
+        return subprocess.run(command, env=plain, capture_output=True, text=True, timeout=60, check=False)
+
+    def holds(self, variable: str) -> list[Path]:
+        """What lies in the folder that the variable names."""
+        return list(Path(self.environment[variable]).glob("*"))
+
+    def ends(self, by: signal.Signals) -> tuple[int, float]:
+        """Its exit code, and how long it took to end."""
+        began = time.perf_counter()
+        self.process.send_signal(by)
+        return self.process.wait(timeout=30), time.perf_counter() - began
+
+    def close(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+
+def start(folder: Path, environment: dict[str, str], *arguments: str) -> Running:
+    began = time.perf_counter()
+    errors = folder / f"said-{time.monotonic_ns()}"
+    command = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", *arguments]
+    with errors.open("w") as said:
+        process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=said, text=True, start_new_session=True
+        )
+    found = Running(process, errors, environment)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        process.wait()
+        found.close()
+        raise AssertionError(found.said)
+    found.told, found.seconds = json.loads(line), time.perf_counter() - began
+    return found
+
+
+@pytest.fixture(scope="module")
+def strange(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of somebody who has a desk of their own, and a broken one at that."""
+    place = tmp_path_factory.mktemp("person")
+    for name in ("vault", "tmp"):
+        (place / name).mkdir()
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ}
+    return inherited | {
+        "TMPDIR": str(place / "tmp"),
+        "VAULT_PATH": str(place / "vault"),
+        "DESKHAND_HOME": str(place / "home"),
+        "DESKHAND_ADDRESS": "the-person@example.net",
+        "DESKHAND_MAIL": "gmail",
+        "DESKHAND_USER": "the-person",
+        "DESKHAND_DATABASE_URL": "postgresql://nowhere.invalid/desk",
+        "DESKHAND_NO_SUCH_OPTION": "1",
+        "SERVICE_AUTH_TOKEN": FOREIGN_TOKEN,
+        "FASTAPI_BASE_URL": "http://nowhere.invalid",
+        "DEV_MODE": "true",
+        "TMUX": "/nowhere,1,0",
+    }
+
+
+@pytest.fixture(scope="module")
+def demo(strange: dict[str, str]) -> Iterator[Running]:
+    found = start(Path(strange["TMPDIR"]).parent, strange, "--demo", "--port", "0")
+    sys.stdout.write(f"first page after {found.seconds:.1f} s\n")
+    yield found
+    found.close()
+
+
+@asynccontextmanager
+async def entered(demo: Running) -> AsyncIterator[httpx2.AsyncClient]:
+    link = json.loads(demo.command("link", "--json").stdout)["link"]
+    async with httpx2.AsyncClient(base_url=demo.address) as http:
+        assert (await http.get(link)).status_code == 303
+        yield http
+
+
+@asynccontextmanager
+async def at_the_desk(demo: Running) -> AsyncIterator[Desk]:
+    """The same desk from another process: this one."""
+    desk = Desk(load({"DESKHAND_HOME": str(demo.home)}).settings)
+    try:
+        yield desk
+    finally:
+        await desk.close_mailbox()
+        desk.close()
+
+
+@requirement("up:whole")
+async def test_the_page_and_every_door_answer_each_to_its_own_key(demo: Running) -> None:
+    token = (demo.home / "token").read_text().strip()
+    async with entered(demo) as person, httpx2.AsyncClient(base_url=demo.address) as stranger:
+        assert (await person.get("/enter")).status_code == 303
+        assert (await stranger.get("/health")).json() == {"status": "ok"}
+        for path in DOORS:
+            asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            keys = [{}, {"Authorization": f"Bearer {FOREIGN_TOKEN}"}]
+            assert [(await stranger.post(path, json=asked, headers=key)).status_code for key in keys] == [401, 401]
+            assert (await person.post(path, json=asked)).status_code == 401
+            async with http_client(f"{demo.address}{path}", token, "2026-07-28") as client:
+                assert (await client.list_tools()).tools
+        stranger.headers["Authorization"] = f"Bearer {token}"
+        assert (await stranger.get("/enter")).status_code == 200
+        assert (await stranger.post("/demo/arrive")).headers["location"] == "/enter"
+
+
+@requirement("up:once")
+async def test_a_second_start_says_where_the_first_one_runs(demo: Running) -> None:
+    second = demo.command("up", "--json")
+    told = json.loads(second.stdout)
+    assert (second.returncode, told["address"]) == (0, demo.address)
+    assert f"runs already, as process {demo.process.pid}" in second.stderr
+    assert running.find(demo.home) == running.Running(demo.process.pid, int(demo.address.rpartition(":")[2]))
+    async with httpx2.AsyncClient() as http:
+        used = [(await http.get(told["link"])).status_code, (await http.get(demo.told["link"])).status_code]
+        assert used == [303, 303]
+
+
+@requirement("demo:story")
+@requirement("demo:apart")
+async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(demo: Running) -> None:
+    async with entered(demo) as person, at_the_desk(demo) as desk:
+        key = next(iter(person.cookies.values()))
+        form = {"form_token": Session(key, desk.now(), desk.now()).form_token}
+        assert (await person.get("/demo/arrive")).status_code == 405
+        assert (await person.post("/demo/arrive")).status_code == 403
+        assert (await person.post("/demo/arrive", data=form)).status_code == 303
+        with anyio.fail_after(30):
+            while not (drafts := [each for each in await desk.drafts.waiting() if "mira@example.org" in str(each)]):
+                await anyio.lowlevel.checkpoint()
+        assert len(drafts) == 1
+        waiting = demo.command("approvals").stdout
+        assert "supplier@example.org" in waiting
+        draft = re.search(r"(draft-\w+).*mira@example\.org", waiting)
+        assert draft is not None
+        assert demo.command("approve", draft[1]).returncode == 0
+        with anyio.fail_after(30):
+            while not (sent := await desk.mailbox.search("in:sent", 10)):
+                await anyio.lowlevel.checkpoint()
+        assert [(mail.to, mail.subject) for mail in sent] == [
+            ("mira@example.org", "Re: [demo] Question about the opening hours of the workshop")
+        ]
+        body = (await desk.mailbox.get(sent[0].id)).body
+        assert body.startswith("Hello,\n\nthank you for your question.")
+        hostile = (await desk.mailbox.search("subject:hostile", 1))[0]
+        assert (await desk.mailbox.get(hostile.id)).warnings
+    assert demo.holds("VAULT_PATH") == []
+    assert demo.holds("DESKHAND_HOME") == []
+
+
+@requirement("up:ends")
+@requirement("demo:apart")
+async def test_ctrl_c_ends_the_desk_with_everything_it_began(demo: Running) -> None:
+    token = (demo.home / "token").read_text().strip()
+    async with http_client(f"{demo.address}/email/mcp", token, "legacy") as client:
+        assert (await client.list_tools()).tools
+        code, seconds = await anyio.to_thread.run_sync(demo.ends, signal.SIGINT)
+    sys.stdout.write(f"ended after {seconds:.1f} s\n")
+    assert code == 0, demo.said
+    assert seconds < 5
+    with pytest.raises(ProcessLookupError):
+        os.killpg(demo.process.pid, 0)
+    assert demo.holds("TMPDIR") == []
+    assert "Traceback" not in demo.said
+    assert "stopped" not in demo.said
+
+
+@requirement("up:parts")
+@requirement("up:once")
+async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Home, tmp_path: Path) -> None:
+    bare = {name: value for name, value in home.environment.items() if name != "VAULT_PATH"}
+    first = start(tmp_path, bare, "--port", "0")
+    try:
+        for name in ("VAULT_PATH", "DESKHAND_ADDRESS", "DESKHAND_AGENT"):
+            assert name in first.said
+        async with httpx2.AsyncClient() as http:
+            assert (await http.get(first.told["link"])).status_code == 303
+        port = first.address.rpartition(":")[2]
+        taken = home.command("up", "--no-browser", "--port", port, DESKHAND_HOME=str(tmp_path / "another"))
+        assert (taken.returncode, f"port {port} cannot be used" in taken.stderr) == (7, True)
+        first.process.kill()
+        first.process.wait()
+        assert running.find(first.home) is None
+        assert home.command("link").returncode == 7
+    finally:
+        first.close()
+
+
+@requirement("up:performs")
+async def test_a_yes_of_another_process_acts_when_its_hold_ends(home: Home, tmp_path: Path) -> None:
+    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_HOLD_SECONDS": "0.5"}
+    up, desk = start(tmp_path, own, "--port", "0"), Desk(load(own).settings)
+    try:
+        await desk.gate.submit(SendEmail(to="you@example.org", subject="Hello", body="Exactly so."), "email_mcp")
+        (card,), _ = await desk.cards.waiting()
+        held = await desk.cards.approve(card.id, card.digest, "person")
+        assert held.state == "held"
+        with anyio.fail_after(30):
+            while (await desk.cards.card(card.id)).state != "sent":
+                await anyio.lowlevel.checkpoint()
+        assert [mail.to for mail in await desk.mailbox.search("in:sent", 10)] == ["you@example.org"]
+        assert up.ends(signal.SIGTERM)[0] == 0
+    finally:
+        up.close()
+        await desk.close_mailbox()
+        desk.close()
+    assert (up.home / "desk.log").stat().st_mode & 0o777 == 0o600
