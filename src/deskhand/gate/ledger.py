@@ -119,12 +119,11 @@ def answers_to(tx: Transaction, message_id: str) -> list[str]:
 
 
 def decisions(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
-    """How long the newest decided requests had waited for the person."""
+    """How long the newest requests and drafts that were answered had waited for the person."""
     rows = tx.all(
-        "SELECT decided - created FROM actions WHERE decided IS NOT NULL AND decided >= ?"
-        " ORDER BY decided DESC LIMIT ?",
-        milliseconds(since),
-        limit,
+        "SELECT decided - created FROM (SELECT decided, created FROM actions WHERE decided >= ?"
+        " UNION ALL SELECT decided, created FROM drafts WHERE decided >= ?) AS answered ORDER BY decided DESC LIMIT ?",
+        *(milliseconds(since), milliseconds(since), limit),
     )
     return [timedelta(milliseconds=max(0, waited)) for (waited,) in rows]
 

@@ -8,6 +8,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from deskhand.web.visible import visible
+
 HERE = Path(__file__).parent
 PLACES = (
     ("/", "Approvals"),
@@ -35,7 +37,7 @@ HEADERS = {
 
 @cache
 def templates() -> Environment:
-    return Environment(
+    made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -43,6 +45,8 @@ def templates() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
+    made.filters["visible"] = visible
+    return made
 
 
 def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:

@@ -18,9 +18,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
-from deskhand.web import agents, checkup, mail, notes, tasks, timeline
+from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timeline
 from deskhand.web.demo import Arrivals, demo_routes
 from deskhand.web.entry import entry_routes
+from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, render
 
 log = logging.getLogger("deskhand.web")
@@ -50,11 +51,12 @@ def site(desk: Desk, *, doors: Sequence[BaseRoute] = (), demo: Arrivals | None =
     made.state.desk = desk
     made.state.demo = demo
     made.state.stopping = asyncio.Event()
+    made.state.events = Events(desk, made.state.stopping)
     return made
 
 
 def _pages() -> list[Route]:
-    parts = (mail, notes, tasks, agents, timeline, checkup)
+    parts = (approvals, mail, notes, tasks, agents, timeline, checkup)
     return [route for part in parts for route in part.routes()]
 
 

@@ -1,0 +1,285 @@
+"""What waits for the person: each card as it would leave, and the person's answers to it.
+
+Every answer names the digest of what was shown. Where that is no longer what is there, the card is shown anew and
+nothing is answered.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from deskhand.app import Desk
+from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
+from deskhand.gate.cards import Card, Letter
+from deskhand.gate.policy import linked_hosts
+from deskhand.web import times
+from deskhand.web.entry import effect, page
+from deskhand.web.events import events, state
+from deskhand.web.render import render
+from deskhand.web.visible import lines, unseen
+
+PERSON = "person"
+A_PAGE = 25
+_SAID = {
+    "rejected": "Rejected. Nothing leaves; whoever asked is told so.",
+    "responded": "Your words go back to whoever asked. Nothing leaves.",
+    "snoozed": "Snoozed. It comes back by itself.",
+    "woken": "It waits again.",
+    "undone": "Undone. Nothing left; it waits again.",
+    "batch": "Approved. Each can be undone until its hold ends.",
+}
+_STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
+_KEPT = "It has changed since it was shown to you, and nothing was approved. Your own text is kept below; compare both."
+
+
+def routes() -> list[Route]:
+    one = "/approvals/{id}"
+    return [
+        page("/", _inbox),
+        page("/snoozed", _inbox),
+        page("/waiting", _waiting),
+        page("/events", events),
+        page("/approvals/batch", _review),
+        effect("/approvals/batch", _approve_all),
+        page(one, _whole),
+        page(f"{one}/edit", _edit),
+        effect(f"{one}/edit", _approve_edited),
+        effect(f"{one}/approve", _answer("approved", lambda desk, card, _: desk.cards.approve(*card, PERSON))),
+        effect(f"{one}/reject", _answer("rejected", _rejected)),
+        effect(f"{one}/respond", _answer("responded", _responded)),
+        effect(f"{one}/snooze", _answer("snoozed", _snoozed)),
+        effect(f"{one}/wake", _answer("woken", lambda desk, card, _: desk.cards.wake(card[0], PERSON))),
+        effect(f"{one}/undo", _answer("undone", lambda desk, card, _: desk.cards.undo(card[0], PERSON))),
+    ]
+
+
+# Showing.
+
+
+async def _inbox(request: Request) -> Response:
+    """What waits, and the oldest of it whole."""
+    context = await _listing(request, snoozed=request.url.path == "/snoozed")
+    first = context["cards"][0] if context["cards"] else None
+    return await _shown(request, first, context, alone=False)
+
+
+async def _whole(request: Request) -> Response:
+    desk: Desk = request.app.state.desk
+    card = await desk.cards.card(request.path_params["id"])
+    return await _shown(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
+
+
+async def _waiting(request: Request) -> Response:
+    """The list alone, for a page that heard that something changed; says also whether its open card did."""
+    desk: Desk = request.app.state.desk
+    query = request.query_params
+    context = await _listing(request, snoozed=query.get("snoozed") == "1")
+    context["card"] = await desk.cards.card(query["open"]) if query.get("open") else None
+    context["stale"] = context["card"] is not None and _shape(context["card"]) != query.get("shape")
+    return render(request, "waiting.html", **context)
+
+
+async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
+    """Everything that the list of cards shows."""
+    desk: Desk = request.app.state.desk
+    seen = await state(desk)
+    after = request.query_params.get("after") or None
+    cards, following = await desk.cards.waiting(limit=A_PAGE, after=after, snoozed=snoozed)
+    counts = await desk.cards.counts()
+    moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
+    return {
+        "seen": seen,
+        "after": after,
+        "cards": cards,
+        "following": following and f"{'/snoozed' if snoozed else '/'}?{urlencode({'after': following})}",
+        "counts": counts,
+        "snoozed": snoozed,
+        "moment": moment,
+        "stale": False,
+    }
+
+
+async def _shown(
+    request: Request,
+    card: Card | None,
+    listing: dict[str, Any],
+    *,
+    alone: bool,
+    failure: DeskError | None = None,
+    status: int = 200,
+) -> Response:
+    beside = await _beside(request.app.state.desk, card) if card else {}
+    said = _SAID.get(request.query_params.get("done", ""))
+    waiting = listing["counts"].waiting
+    title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
+    known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
+    return render(request, "approvals.html", status=status, title=title, here="/", **listing, **known, **beside)
+
+
+async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
+    """What a card is shown with: the mail that it answers, where its links lead, what was changed."""
+    original, unread = None, None
+    try:
+        original = await desk.cards.original(card)
+    except DeskError as error:
+        unread = error.message  # the mailbox may be away; the person sees that something is missing
+    return {
+        "original": original,
+        "unread": unread,
+        "hosts": linked_hosts(f"{card.subject}\n{card.body}")[0],
+        "changes": lines(card.difference) if card.difference else [],
+        "hidden_characters": unseen(card.subject + card.body),
+    }
+
+
+def _shape(card: Card) -> str:
+    """What of a card makes an open page of it out of date."""
+    return f"{card.digest[:16]}.{card.state}"
+
+
+# Answering.
+
+_Named = tuple[str, str]
+"""The card's id and the digest of what was shown."""
+
+
+def _answer(
+    done: str, act: Callable[[Desk, _Named, FormData], Awaitable[Card]]
+) -> Callable[[Request, FormData], Awaitable[Response]]:
+    """An effect that answers one card and then shows it. What was refused is shown with the reason."""
+
+    async def answered(request: Request, form: FormData) -> Response:
+        desk: Desk = request.app.state.desk
+        card_id = request.path_params["id"]
+        try:
+            await act(desk, (card_id, _digest(form)), form)
+        except (Denied, InvalidInput) as failure:
+            return await _refused(request, failure)
+        return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
+
+    return answered
+
+
+async def _refused(request: Request, failure: DeskError) -> Response:
+    desk: Desk = request.app.state.desk
+    card = await desk.cards.card(request.path_params["id"])
+    shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
+    status = 422 if isinstance(failure, InvalidInput) else 409
+    listing = await _listing(request, snoozed=card.state == "snoozed")
+    return await _shown(request, card, listing, alone=True, failure=shown, status=status)
+
+
+async def _rejected(desk: Desk, card: _Named, form: FormData) -> Card:
+    return await desk.cards.reject(*card, _text(form, "reason").strip() or None, PERSON)
+
+
+async def _responded(desk: Desk, card: _Named, form: FormData) -> Card:
+    words = _text(form, "words").strip()
+    if not words:
+        raise InvalidInput("Say how it should be done: the words were empty, and nothing was answered.")
+    return await desk.cards.respond(*card, words, PERSON)
+
+
+async def _snoozed(desk: Desk, card: _Named, form: FormData) -> Card:
+    return await desk.cards.snooze(card[0], _until(_text(form, "until"), desk.now(), desk.settings.timezone), PERSON)
+
+
+def _until(choice: str, now: datetime, zone: str) -> datetime:
+    match choice:
+        case "hour":
+            return now + timedelta(hours=1)
+        case "tomorrow":
+            return times.tomorrow_morning(now, zone)
+        case "week":
+            return times.next_monday(now, zone)
+        case _:
+            problem = FieldProblem("until", "is none of the choices", choice[:40], "hour, tomorrow or week")
+            raise InvalidInput("that is no time to snooze until", fields=[problem])
+
+
+# Editing.
+
+
+async def _edit(request: Request) -> Response:
+    desk: Desk = request.app.state.desk
+    card = await desk.cards.card(request.path_params["id"])
+    if card.state not in ("waiting", "snoozed"):
+        return RedirectResponse(f"/approvals/{card.id}", 303)
+    letter = Letter(", ".join(each.address for each in card.to), card.subject, card.body)
+    return await _form(request, card, letter)
+
+
+async def _approve_edited(request: Request, form: FormData) -> Response:
+    desk: Desk = request.app.state.desk
+    card_id = request.path_params["id"]
+    # A browser sends each line of a text field with CR LF, whatever it showed.
+    letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
+    try:
+        await desk.cards.approve_edited(card_id, _digest(form), letter, PERSON)
+    except (Denied, InvalidInput) as failure:
+        shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
+        status = 422 if isinstance(failure, InvalidInput) else 409
+        return await _form(request, await desk.cards.card(card_id), letter, shown, status)
+    return RedirectResponse(f"/approvals/{card_id}?done=approved", 303)
+
+
+async def _form(
+    request: Request, card: Card, letter: Letter, failure: DeskError | None = None, status: int = 200
+) -> Response:
+    desk: Desk = request.app.state.desk
+    fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
+    moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
+    known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": moment}
+    title = f"Edit: {card.subject}"
+    return render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
+
+
+# Several at once.
+
+
+async def _review(request: Request) -> Response:
+    return await _reviewed(request, request.query_params.getlist("card"))
+
+
+async def _reviewed(
+    request: Request, names: list[str], failure: DeskError | None = None, status: int = 200
+) -> Response:
+    """The chosen cards, each whole: nobody says yes to a subject line."""
+    desk: Desk = request.app.state.desk
+    chosen = [await desk.cards.card(name) for name in dict.fromkeys(names[:A_PAGE])]
+    moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
+    shown = [(card, await _beside(desk, card)) for card in chosen]
+    known = {"here": "/", "shown": shown, "failure": failure, "moment": moment}
+    return render(request, "batch.html", status=status, title="Approve together", **known)
+
+
+async def _approve_all(request: Request, form: FormData) -> Response:
+    desk: Desk = request.app.state.desk
+    answers = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
+    if not answers:
+        return RedirectResponse("/", 303)
+    try:
+        await desk.cards.approve_all(answers, PERSON)
+    except Denied as failure:
+        shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
+        return await _reviewed(request, [name for name, _ in answers], shown, 409)
+    return RedirectResponse("/?done=batch", 303)
+
+
+def _digest(form: FormData) -> str:
+    """What the person saw; a form that does not say it answers nothing, rather than whatever is there."""
+    if not (given := _text(form, "digest")):
+        raise Changed("the form does not name what was shown")
+    return given
+
+
+def _text(form: FormData, name: str) -> str:
+    given = form.get(name)
+    return given if isinstance(given, str) else ""

@@ -1,0 +1,270 @@
+"""The whole story in a real browser: a mail arrives, a reply is drafted, edited, approved, and is in Sent."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from browser import PHONE, SCHEMES, SIZES, chromium, needs_axe, needs_chromium, quiet_page, sign_in, violations
+from conftest import Home
+from mail.letters import letter
+from orchestrator.office import Office, ended
+from person import served
+from requirements import requirement
+from test_approvals_page import HELLO, HOSTILE, asked, drafted, sent, the_card
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.web.site import site
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, Page
+
+pytestmark = needs_chromium
+MINE = "Dear Ann,\n\nFriday at noon, and I bring the cake.\n"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Office, str]]:
+    """`deskhand up`, for all that only needs a desk that runs; what was approved leaves after half a second."""
+    place = tmp_path_factory.mktemp("running")
+    (place / "vault").mkdir()
+    environment = {"DESKHAND_HOME": str(place / "home"), "VAULT_PATH": str(place / "vault"), "MCP_LOG_LEVEL": "WARNING"}
+    environment |= {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650", "DESKHAND_HOLD_SECONDS": "0.5"}
+    office = Office(Home(place / "vault", environment))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deskhand", "up", "--no-browser", "--port", "0", "--json"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    told = json.loads(process.stdout.readline())
+    yield office, told["address"]
+    ended(process, signal.SIGTERM)
+
+
+@pytest.fixture
+async def quiet_desk(office: Office) -> AsyncIterator[Desk]:
+    """A desk on which a hold lasts as long as the test, and nothing runs but what the test starts."""
+    made = Desk(load(office.home.environment | {"DESKHAND_HOLD_SECONDS": "600"}).settings)
+    yield made
+    await made.close_mailbox()
+    made.close()
+
+
+@asynccontextmanager
+async def opened(desk: Desk, **options: Any) -> "AsyncIterator[Page]":
+    """The page of this desk in a browser whose person is signed in."""
+    async with served(site(desk)) as address, chromium() as browser, quiet_page(browser, address, **options) as page:
+        await sign_in(page, desk)
+        yield page
+
+
+async def arrives(office: Office, tmp_path: Path, number: int) -> str:
+    """A mail, brought in from another terminal; its subject."""
+    file = tmp_path / f"{number}.eml"
+    file.write_bytes(
+        letter(subject=f"A question {number}", body="Lunch on Friday?", message_id=f"<{number}@example.org>")
+    )
+    done = await anyio.to_thread.run_sync(lambda: office.home.command("mail", "import", str(file)))
+    assert done.returncode == 0, done.stderr
+    return f"Re: A question {number}"
+
+
+async def in_sent(desk: Desk, subject: str) -> str:
+    """The body of the one mail in Sent that has this subject."""
+    (found,) = [body for _, name, body in await sent(desk) if name == subject]
+    return found
+
+
+def on_record(office: Office, subject: str) -> list[str]:
+    """What the record says was done, by whom."""
+    done = office.home.command("log", "--json")
+    assert done.returncode == 0, done.stderr
+    entries = [json.loads(line) for line in done.stdout.splitlines()]
+    return [f"{entry['actor']} {entry['action_type']}" for entry in entries]
+
+
+@requirement("page:story")
+@requirement("page:live")
+async def test_a_mail_becomes_a_card_by_itself_and_the_reply_leaves_exactly_as_edited(
+    running: tuple[Office, str], tmp_path: Path
+) -> None:
+    from playwright.async_api import expect
+
+    office, address = running
+    desk = office.desk()
+    async with chromium() as browser, quiet_page(browser, address) as page:
+        await sign_in(page, desk)
+        await expect(page.get_by_role("heading", name="Nothing waits for you")).to_be_visible()
+        await page.evaluate("window.neverReloaded = true")
+        subject = await arrives(office, tmp_path, 1)
+        await expect(page.get_by_role("link", name=subject)).to_be_visible(timeout=20_000)
+        await expect(page.get_by_role("heading", name=subject)).to_be_visible()
+        assert await page.evaluate("window.neverReloaded") is True
+
+        await expect(page.get_by_text("Lunch on Friday?")).to_be_visible()
+        await page.keyboard.press("e")
+        await page.get_by_label("Text").fill(MINE)
+        await page.get_by_role("button", name="Approve as edited").click()
+        await expect(page.get_by_text("Sent, exactly as it reads here.")).to_be_visible(timeout=20_000)
+        await expect(page.locator("ins", has_text="I bring the cake")).to_be_visible()
+
+    assert await in_sent(desk, subject) == MINE
+    await desk.close_mailbox()
+    desk.close()
+    assert {"person edited", "person held", "person approved"} <= set(on_record(office, subject))
+
+
+@requirement("page:story")
+async def test_the_same_story_without_javascript(running: tuple[Office, str], tmp_path: Path) -> None:
+    from playwright.async_api import expect
+
+    office, address = running
+    desk = office.desk()
+    async with chromium() as browser, quiet_page(browser, address, javascript=False) as page:
+        await sign_in(page, desk)
+        subject = await arrives(office, tmp_path, 2)
+        with anyio.fail_after(30):
+            while not await page.get_by_role("link", name=subject).count():
+                await page.reload()
+        await page.get_by_role("link", name=subject).click()
+        await page.get_by_role("link", name="Edit and approve").click()
+        await page.get_by_label("Text").fill(MINE)
+        await page.get_by_role("button", name="Approve as edited").click()
+        with anyio.fail_after(30):
+            while not await page.get_by_text("Sent, exactly as it reads here.").count():
+                await page.reload()
+        await expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+
+    assert await in_sent(desk, subject) == MINE
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("page:hold")
+@requirement("page:keys")
+async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk: Desk) -> None:
+    from playwright.async_api import expect
+
+    for number in range(3):
+        await asked(quiet_desk, subject=f"Letter {number}")
+    async with opened(quiet_desk) as page:
+        keys, heading = page.keyboard, page.locator("#card-name")
+        await keys.press("?")
+        await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        await keys.press("a")  # not while the help is open
+        await keys.press("Escape")
+        await keys.press("j")
+        await expect(heading).to_have_text("Letter 1")
+        await keys.press("k")
+        await expect(heading).to_have_text("Letter 0")
+
+        await keys.press("r")
+        await keys.type("akuse")
+        await expect(page.get_by_label("Reason")).to_have_value("akuse")
+        await keys.press("Enter")
+        await expect(page.get_by_text("Rejected: akuse")).to_be_visible()
+
+        await keys.press("j")
+        await expect(heading).to_have_text("Letter 1")
+        await keys.press("w")
+        await expect(page.get_by_label("What to do instead")).to_be_focused()
+        await page.evaluate("document.activeElement.blur()")
+        await keys.press("s")
+        await keys.press("Enter")
+        await expect(page.get_by_text("it comes back in 59 minutes")).to_be_visible()
+
+        await page.goto("/")
+        await keys.press("a")
+        await expect(page.get_by_text("unless you undo it")).to_be_visible()
+        await expect(page.locator(".countdown")).to_have_text(re.compile(r"^in \d+ seconds$"))
+        await keys.press("u")
+        await expect(page.get_by_text("Undone. Nothing left; it waits again.")).to_be_visible()
+
+        await page.get_by_role("button", name="Keys").click()
+        await page.get_by_label("Keys are on").uncheck()
+        await page.get_by_role("button", name="Close").click()
+        await keys.press("a")
+        await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
+
+    assert (await the_card(quiet_desk)).state == "waiting"
+    assert await sent(quiet_desk) == []
+
+
+@requirement("page:stale")
+async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(quiet_desk: Desk) -> None:
+    from playwright.async_api import expect
+
+    from deskhand.gate.cards import Letter
+
+    await asked(quiet_desk)
+    card = await the_card(quiet_desk)
+    async with opened(quiet_desk) as page:
+        await page.goto(f"/approvals/{card.id}")
+        await page.locator("summary", has_text="Do it this way").click()
+        await page.get_by_label("What to do instead").fill("half a senten")
+        await quiet_desk.cards.edit(card.id, card.digest, Letter(HELLO["to"], "Other", "Other words.\n"), "person")
+        await expect(page.get_by_text("The open card has changed.")).to_be_visible(timeout=10_000)
+        await expect(page.get_by_label("What to do instead")).to_have_value("half a senten")
+        await page.get_by_role("button", name="Approve", exact=True).click()
+        await expect(page.get_by_role("alert")).to_contain_text("has changed since it was shown to you")
+        await expect(page.get_by_text("Other words.", exact=True)).to_be_visible()
+
+    assert (await quiet_desk.cards.card(card.id)).state == "waiting"
+
+
+@requirement("page:accessible")
+@requirement("page:hostile")
+@needs_axe
+async def test_axe_finds_nothing_wide_or_narrow_light_or_dark_whatever_the_mail_says(quiet_desk: Desk) -> None:
+    mail = letter(subject="A question", message_id="<h@example.org>", body="x")
+    head = re.sub(
+        rb"Content-Transfer-Encoding: \w+", b"Content-Transfer-Encoding: 8bit", mail.partition(b"\r\n\r\n")[0]
+    )
+    hostile = head.replace(b"text/plain", b"text/html") + b"\r\n\r\n" + HOSTILE.encode() + b"\r\n"
+    low = letter(subject="A question of taste", message_id="<l@example.org>")
+    (bad, good) = await drafted(quiet_desk, hostile, low)
+    await asked(quiet_desk, body="see\u202e https://bank.example@evil.example/\n" + "\n" * 30 + "end\n")
+    await asked(quiet_desk, subject="Held")
+    held = (await quiet_desk.cards.waiting())[0][-1]
+    await quiet_desk.cards.approve(held.id, held.digest, "person")
+    paths = ["/", *(f"/approvals/{each.id}" for each in (bad, held)), f"/approvals/{bad.id}/edit"]
+    paths += [f"/approvals/batch?card={good.id}", "/snoozed"]
+    found: list[str] = []
+    async with served(site(quiet_desk)) as address, chromium() as browser:
+        for size in SIZES:
+            for scheme in SCHEMES:
+                found += await _judged(quiet_desk, browser, address, paths, size, scheme)
+    assert found == []
+
+
+async def _judged(
+    desk: Desk, browser: "Browser", address: str, paths: list[str], size: tuple[int, int], scheme: Any
+) -> list[str]:
+    # A page that says no is an answer with a status of its own, of which Chromium tells on the console.
+    known = ("status of 401", "status of 404")
+    async with quiet_page(browser, address, size=size, scheme=scheme, says=known) as page:
+        await page.goto("/enter")
+        found = await violations(page)
+        await sign_in(page, desk)
+        for path in [*paths, "/approvals/nobody"]:
+            await page.goto(path)
+            found += await violations(page)
+            wide = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            found += [f"{path} is {wide} pixels too wide at {size[0]}"] if wide > 0 else []
+        if size != PHONE:
+            await page.goto("/")
+            await page.keyboard.press("?")
+            found += await violations(page)
+    return found
