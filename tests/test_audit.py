@@ -2,13 +2,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from alembic import command
+from alembic.config import Config
 from conftest import Home
 from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
+from sqlalchemy import create_engine
 
 from deskhand import audit
-from deskhand.store import Store, Transaction, open_store
+from deskhand.store import Store, Transaction, open_store, schema
 
 
 def entry(**changes: object) -> audit.Entry:
@@ -117,3 +120,76 @@ def test_the_command_line_shows_and_proves_the_record(home: Home) -> None:
     assert (whole.returncode, whole.stdout) == (0, "whole: 1 entries\n")
     assert broken.returncode == 1
     assert '"first_bad_line": 1' in broken.stdout
+
+
+def kept(store: Store, count: int) -> list[audit.Entry]:
+    """Entries over some days, the clock once set back, of three actors, and what they are."""
+    made = [
+        entry(
+            timestamp=f"2026-11-{10 + (number // 20 if number < 80 else 1)}T09:00:00.000Z",
+            actor=("email_mcp", "obsidian_mcp", "person\0")[number % 3],
+            action_type=("write_note", "send_email")[number % 7 == 0],
+            result=("success", "rejected", "error")[number % 5 % 3],
+            target=f"Inbox/{number}.md",
+            error="not_found: <b>" if number % 11 == 0 else None,
+        )
+        for number in range(count)
+    ]
+    for each in made:
+        store.run(lambda tx, each=each: audit.append(tx, each))
+    return made
+
+
+@requirement("audit:found")
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        audit.Wanted(),
+        audit.Wanted(actor="email_mcp"),
+        audit.Wanted(actor="person\ufffd", result="rejected"),
+        audit.Wanted(action="send_email", day="2026-11-11"),
+        audit.Wanted(day="2026-11-12", text="INBOX/5"),
+        audit.Wanted(text="<B>"),
+        audit.Wanted(actor="nobody"),
+    ],
+    ids=str,
+)
+def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.Wanted) -> None:
+    store = open_store(url)
+    made = kept(store, 100)
+    expected = [number + 1 for number, each in enumerate(made) if wanted.suits(each)][::-1]
+
+    found, before, pages = [], None, 0
+    while pages == 0 or before is not None:
+        page = store.run(lambda tx, before=before: audit.find(tx, wanted, before=before, limit=4, budget=30))
+        found += [seq for seq, _ in page.entries]
+        before, pages = page.older, pages + 1
+
+    by_day = store.run(lambda tx: audit.by_day(tx, "2026-11-11"))
+    store.close()
+    assert found == expected
+    assert pages <= len(expected) // 4 + 5
+    assert sum(entries for _, _, entries in by_day) == sum(each.timestamp[:10] >= "2026-11-11" for each in made)
+
+
+@requirement("audit:found")
+def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_up_to_date(tmp_path: Path) -> None:
+    counters = "SELECT * FROM audit_days ORDER BY day, actor, action, result"
+    old, new = (f"sqlite:///{tmp_path / name}" for name in ("old.db", "new.db"))
+    store = open_store(new)
+    made = kept(store, 100)
+    expected = store.run(lambda tx: tx.all(counters))
+    lines = store.run(lambda tx: tx.all("SELECT seq, entry, hash FROM audit"))
+    store.close()
+    with create_engine(old).begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+        command.upgrade(config, "0005")
+        for line in lines:
+            connection.exec_driver_sql("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", line)
+
+    store = open_store(old)
+    counted = store.run(lambda tx: tx.all(counters))
+    store.close()
+    assert counted == expected
+    assert sum(row[4] for row in counted) == len(made)

@@ -5,7 +5,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,17 +18,6 @@ from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Store, Transaction, open_store, schema
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'desk.db'}"
-    server = request.getfixturevalue("postgresql")
-    name = f"desk_{uuid.uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return server.replace("/postgres?", f"/{name}?")
 
 
 @pytest.fixture

@@ -109,7 +109,19 @@ class Desk:
         seat = seated(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
             raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
-        return Post(seat, str(Path.cwd()), self.room, lambda: int(self.now().timestamp() * 1_000_000) * 1000)
+        return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
+
+    @cached_property
+    def person_post(self) -> "Post":
+        """The person's own way to the agents' mail: under a name that is no agent's."""
+        from deskhand.agents.post import Post
+        from deskhand.agents.roster import Beside
+
+        seat = Beside("person", self.settings.tmux_pane if self.settings.tmux else None)
+        return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
+
+    def _nanoseconds(self) -> int:
+        return int(self.now().timestamp() * 1_000_000) * 1000
 
     def room(self, root: str | None) -> "Mailroom":
         """The mailboxes of the agents that work in a repository."""
@@ -236,7 +248,7 @@ class Desk:
             await asyncio.to_thread(journal.action, self.settings.vault_path, entry)
 
     def close(self) -> None:
-        for part in ("vault", "post", "store"):
+        for part in ("vault", "post", "person_post", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
@@ -18,7 +19,12 @@ from deskhand.store import Transaction
 Result = Literal["success", "rejected", "rate_limited", "error", "dev_mode"]
 
 SUBJECT_LIMIT = 50
+SCAN = 5000
+"""So many lines are read for one page of a search at most; the next page goes on from there."""
 _PAGE = 1000
+_DAYS = 400
+_NAME = 100
+_END = 2**62
 _ADDRESS = re.compile(r"([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
 _QUOTED = re.compile(r'"[^"]*"@')
 _NEVER = frozenset({"body", "token", "password", "secret", "api_key", "authorization", "message"})
@@ -38,6 +44,42 @@ class Entry(BaseModel):
     duration_ms: int | None = None
     parameters: dict[str, Any] | None = None
     error: str | None = None
+
+
+class Mark(NamedTuple):
+    """A line up to which the chain was found whole."""
+
+    seq: int
+    hash: str
+
+
+START = Mark(0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries are looked for; None is any."""
+
+    actor: str | None = None
+    action: str | None = None
+    result: str | None = None
+    day: str | None = None
+    text: str | None = None
+
+    def suits(self, entry: Entry) -> bool:
+        pairs = ((self.actor, entry.actor), (self.action, entry.action_type), (self.result, entry.result))
+        if any(wanted not in (None, _name(there)) for wanted, there in pairs):
+            return False
+        if self.day not in (None, entry.timestamp[:10]):
+            return False
+        return self.text is None or self.text.casefold() in f"{entry.target}\n{entry.error or ''}".casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    entries: list[tuple[int, Entry]]
+    older: int | None
+    """Where the search goes on: what lies before this line was not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,35 +138,97 @@ def append(tx: Transaction, entry: Entry) -> int:
     digest = _link(previous, seq, text)
     tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
     tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
+    _count(tx, entry, int(seq))
     return int(seq)
+
+
+def _count(tx: Transaction, entry: Entry, seq: int) -> None:
+    """Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof."""
+    names = (entry.timestamp[:10], _name(entry.actor), _name(entry.action_type), entry.result)
+    tx.execute(
+        "INSERT INTO audit_days (day, actor, action, result, entries, first_seq, last_seq) VALUES (?, ?, ?, ?, 1, ?, ?)"
+        " ON CONFLICT (day, actor, action, result)"
+        " DO UPDATE SET entries = audit_days.entries + 1, last_seq = excluded.last_seq",
+        *(*names, seq, seq),
+    )
 
 
 def entries(tx: Transaction, *, before: int | None = None, limit: int = 50) -> list[tuple[int, Entry]]:
     """The newest entries, newest first; `before` pages back."""
-    rows = tx.all(
-        "SELECT seq, entry FROM audit WHERE seq < ? ORDER BY seq DESC LIMIT ?",
-        2**62 if before is None else before,
-        limit,
+    return _parsed(tx, 0, _END if before is None else before, limit)
+
+
+def find(tx: Transaction, wanted: Wanted, *, before: int | None = None, limit: int = 50, budget: int = SCAN) -> Found:
+    """The newest entries that suit, among at most `budget` lines of the days that have some at all."""
+    top = _END if before is None else before
+    found: list[tuple[int, Entry]] = []
+    spans, size = _spans(tx, wanted, top), limit
+    for first, last in spans:
+        top = min(top, last + 1)
+        while top > first and (lines := _parsed(tx, first, top, min(budget, size))):
+            size = min(2 * size, _PAGE)
+            for seq, entry in lines:
+                top = seq
+                if wanted.suits(entry):
+                    found.append((seq, entry))
+                if len(found) == limit:
+                    return Found(found, _before(seq))
+            budget -= len(lines)
+            if budget <= 0:
+                return Found(found, _before(top))
+    return Found(found, top if len(spans) == _DAYS else None)
+
+
+def _before(seq: int) -> int | None:
+    return seq if seq > 1 else None
+
+
+def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:
+    """Who acted since that day, and what was done."""
+    actors, actions = (
+        [name for (name,) in tx.all(f"SELECT DISTINCT {column} FROM audit_days WHERE day >= ? ORDER BY 1", since)]
+        for column in ("actor", "action")
     )
-    return [(seq, Entry.model_validate_json(text)) for seq, text in rows]
+    return actors, actions
+
+
+def by_day(tx: Transaction, since: str) -> list[tuple[str, str, int]]:
+    """Day, result and how many entries, since that day."""
+    rows = tx.all(
+        "SELECT day, result, SUM(entries) FROM audit_days WHERE day >= ? GROUP BY day, result ORDER BY day, result",
+        since,
+    )
+    return [(day, result, int(entries)) for day, result, entries in rows]
 
 
 def verify(tx: Transaction) -> Verified | Broken:
     """Walk the whole chain; the first line that is not as it was written, if there is one."""
-    previous, expected = "", 0
-    for seq, text, digest in _lines(tx):
-        expected += 1
-        if seq != expected:
-            return Broken(expected, "the line is missing")
-        if digest != _link(previous, seq, text):
+    mark = follow(tx, START)
+    if isinstance(mark, Broken):
+        return mark
+    last = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
+    if last is None or last[0] > mark.seq:
+        return Broken(mark.seq + 1, "the line is missing at the end")
+    if last != mark:
+        return Broken(mark.seq, "the line does not match the head of the chain")
+    return Verified(mark.seq)
+
+
+def follow(tx: Transaction, mark: Mark, limit: int | None = None) -> Mark | Broken:
+    """Walk on from a good line, over so many at most; the last good one."""
+    for seq, text, digest in islice(_lines(tx, mark.seq), limit):
+        if seq != mark.seq + 1:
+            return Broken(mark.seq + 1, "the line is missing")
+        if digest != _link(mark.hash, seq, text):
             return Broken(seq, "the line was changed")
-        previous = digest
-    head = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
-    if head is None or head[0] > expected:
-        return Broken(expected + 1, "the line is missing at the end")
-    if head != (expected, previous):
-        return Broken(expected, "the line does not match the head of the chain")
-    return Verified(expected)
+        mark = Mark(seq, digest)
+    return mark
+
+
+def head(tx: Transaction) -> Mark:
+    """What the chain says its last line is."""
+    row = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
+    return Mark(*row) if row else START
 
 
 def masked(address: str) -> str:
@@ -137,8 +241,35 @@ def iso(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _lines(tx: Transaction) -> Iterator[tuple[int, str, str]]:
-    last = 0
+def _spans(tx: Transaction, wanted: Wanted, top: int) -> list[tuple[int, int]]:
+    """From which line to which one a search has to read, newest first."""
+    columns = {"actor": wanted.actor, "action": wanted.action, "result": wanted.result, "day": wanted.day}
+    asked = {column: value for column, value in columns.items() if value is not None}
+    if not asked:
+        return [(1, top - 1)]
+    where = "".join(f" AND {column} = ?" for column in asked)
+    rows = tx.all(
+        f"SELECT MIN(first_seq), MAX(last_seq) FROM audit_days WHERE first_seq < ?{where}"
+        f" GROUP BY day ORDER BY 2 DESC LIMIT {_DAYS}",
+        top,
+        *asked.values(),
+    )
+    return [(int(first), int(last)) for first, last in rows]
+
+
+def _parsed(tx: Transaction, first: int, before: int, limit: int) -> list[tuple[int, Entry]]:
+    rows = tx.all(
+        "SELECT seq, entry FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?", first, before, limit
+    )
+    return [(seq, Entry.model_validate_json(text)) for seq, text in rows]
+
+
+def _name(text: str) -> str:
+    # PostgreSQL's texts hold no NUL, and nobody may fill the counters with long names.
+    return text.replace("\0", "\ufffd")[:_NAME]
+
+
+def _lines(tx: Transaction, last: int) -> Iterator[tuple[int, str, str]]:
     while rows := tx.all("SELECT seq, entry, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", last, _PAGE):
         yield from rows
         last = rows[-1][0]

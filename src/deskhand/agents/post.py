@@ -4,7 +4,7 @@ import os
 import secrets
 import string
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
@@ -29,9 +29,14 @@ class Post:
         self._clock = clock
 
     @cached_property
+    def mailroom(self) -> Mailroom:
+        """Where the mailboxes are, for whoever only looks."""
+        return self._open_room(self._root)
+
+    @cached_property
     def room(self) -> Mailroom:
         """Where this agent's mailbox is. Entering makes it known to those to whom tmux does not show it."""
-        room = self._open_room(self._root)
+        room = self.mailroom
         if room.beyond_tmux or not isinstance(self.roster, InTmux):
             room.register(self.me(), self._now())
         return room
@@ -40,8 +45,8 @@ class Post:
         with _saying("failed to get current window"):
             return self.roster.me()
 
-    def send(self, recipient: str, text: str) -> str:
-        """Store the message for the recipient; its id, once it is safe on the disk."""
+    def send(self, recipient: str, text: str, *, known: Collection[str] = ()) -> str:
+        """Store the message for the recipient; its id, once it is safe on the disk. `known` are there for sure."""
         if not text:
             raise InvalidInput("no message provided")
         if len(text.encode()) > LIMIT:
@@ -50,7 +55,7 @@ class Post:
         if recipient == me:
             raise Denied("cannot send message to self", reason="self")
         with _saying("failed to check recipient"):
-            if recipient in self._ignored() or recipient not in self._others():
+            if recipient in self._ignored() or (recipient not in known and recipient not in self._others()):
                 raise NotFound(
                     "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
                 )
@@ -96,8 +101,8 @@ class Post:
             return [(name, name == me) for name in names if name == me or name not in ignored]
 
     def close(self) -> None:
-        if "room" in self.__dict__:
-            self.room.close()
+        if "mailroom" in self.__dict__:
+            self.mailroom.close()
 
     def _others(self) -> list[str]:
         windows = [window.address for window in self.roster.windows()]

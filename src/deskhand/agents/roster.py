@@ -60,6 +60,17 @@ class Named:
         return []
 
 
+class Beside(Named):
+    """Somebody without a window of their own who sees the windows of the session around them, as they are now."""
+
+    def __init__(self, name: str, pane: str | None) -> None:
+        super().__init__(name)
+        self._pane = pane or ""
+
+    def windows(self) -> list[tmux.Window]:
+        return tmux.windows(self._pane) if tmux.is_pane(self._pane) else []
+
+
 Roster = InTmux | Named
 
 

@@ -7,7 +7,24 @@ import sys
 from collections.abc import Sequence
 
 from deskhand import __version__
-from deskhand.cli import agents, approvals, entry, mail, notes, orchestrate, record, serve, settings, tasks, tokens
+from deskhand.cli import (
+    agents,
+    approvals,
+    backup,
+    completion,
+    connect,
+    doctor,
+    entry,
+    init,
+    mail,
+    notes,
+    orchestrate,
+    record,
+    serve,
+    settings,
+    tasks,
+    tokens,
+)
 from deskhand.errors import DeskError, describe, mcp_error
 
 EXIT_CODES = """\
@@ -44,6 +61,22 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for part in (serve, entry, orchestrate, approvals, mail, notes, tasks, agents, tokens, record, settings):
+    parts = (
+        serve,
+        entry,
+        init,
+        doctor,
+        connect,
+        orchestrate,
+        approvals,
+        mail,
+        notes,
+        tasks,
+        agents,
+        tokens,
+        record,
+        settings,
+    )
+    for part in (*parts, backup, completion):
         part.add_to(commands)
     return made

@@ -31,6 +31,11 @@ def relinked(text: str, holder: str, move: Move) -> str:
     return "".join(part for at, part in enumerate(parts) if at % 3 != 2)
 
 
+def wikilinks(text: str) -> list[str]:
+    """What the wikilinks of a note's text name, as they are written."""
+    return [found["target"].strip() for found in _WIKI.finditer(_FENCED.sub("", text))]
+
+
 def stem(path: str) -> str:
     return posixpath.basename(path)[: -len(".md")]
 

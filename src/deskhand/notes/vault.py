@@ -1,6 +1,8 @@
 """The vault: what can be done with notes, safely. Knows nothing of MCP and nothing of approval."""
 
+import os
 import unicodedata
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -8,11 +10,13 @@ from typing import Any
 from pydantic import BaseModel, Field
 
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, Unreadable, printable
-from deskhand.notes import disk, frontmatter, paths
+from deskhand.notes import disk, frontmatter, paths, walk
 from deskhand.notes.index import Index, Page
-from deskhand.notes.links import Move, relinked, same, stem
+from deskhand.notes.links import Move, relinked, same, stem, wikilinks
 
 _TRIES = 5
+_PAGE = 1000
+_BACKLINKS = 30
 
 
 def _absent(value: object) -> bool:
@@ -38,6 +42,15 @@ class NoteList(BaseModel):
     next_cursor: str | None = Field(None, exclude_if=_absent)
     total: int | None = Field(None, exclude_if=_absent)
     as_of: datetime | None = Field(None, exclude_if=_absent)
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """What lies directly in a folder, by name."""
+
+    path: str
+    folders: list[str]
+    notes: list[str]
 
 
 class Moved(BaseModel):
@@ -133,6 +146,38 @@ class Vault:
 
     def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
         return _listed(self._index.search(query, limit, cursor))
+
+    def folder(self, directory: str) -> Folder:
+        with paths.opened(self._root, paths.folder_path(directory)) as (folder, found), os.scandir(folder) as listed:
+            entries = [entry for entry in listed if walk.visible(entry.name)]
+            folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            notes = [
+                entry.name for entry in entries if walk.is_note(entry.name) and entry.is_file(follow_symlinks=False)
+            ]
+        return Folder("/".join(found), sorted(folders, key=str.casefold), sorted(notes, key=str.casefold))
+
+    def named(self, name: str) -> list[str]:
+        """The notes that a link means by their bare name, the ones nearest to the top first."""
+        found: list[str] = []
+        page = self._index.list("", None, _PAGE, None)
+        while True:
+            found += [hit.path for hit in page.hits if same(stem(hit.path), name)]
+            if page.next_cursor is None:
+                return sorted(found, key=lambda path: (path.count("/"), path))
+            page = self._index.list("", None, _PAGE, page.next_cursor)
+
+    def linked_from(self, path: str) -> list[str]:
+        """Notes that name this one in a wikilink, among the newest few that mention it."""
+        hits = self._index.search(f"[[{stem(path)}", _BACKLINKS, None).hits
+        return [hit.path for hit in hits if hit.path != path and self._links(hit.path, path)]
+
+    def _links(self, holder: str, path: str) -> bool:
+        try:
+            body = self.read(holder).body
+        except (NotFound, Unreadable, Denied):
+            return False
+        ends = (path[: -len(".md")], stem(path))
+        return any(same(target.removesuffix(".md"), end) for target in wikilinks(body) for end in ends)
 
     def _follow(self, old: str, new: str) -> Moved:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""

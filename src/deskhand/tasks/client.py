@@ -61,11 +61,11 @@ class TasksClient:
         body: Mapping[str, Any] | None = None,
         query: Mapping[str, Any] | None = None,
         key: str | None = None,
+        match: str | None = None,
     ) -> Any:
-        """The backend's answer, or the desk's error for its refusal."""
-        request = self._http.build_request(
-            method, path, json=body, params=query, headers=self._headers(user, key), timeout=None
-        )
+        """The backend's answer, or the desk's error for its refusal. `match` is the ETag that must still hold."""
+        headers = self._headers(user, key) | ({"If-Match": match} if match else {})
+        request = self._http.build_request(method, path, json=body, params=query, headers=headers, timeout=None)
         retries = self._retries if method == "GET" or key is not None else 0
         for attempt in range(retries):
             try:

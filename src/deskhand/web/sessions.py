@@ -27,6 +27,18 @@ class Session:
         return hmac.digest(self.key.encode(), b"form", "sha256").hex()
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A session as it is listed."""
+
+    name: str
+    """The digest of its key: it names the session and opens nothing."""
+    created: datetime
+    seen: datetime
+    browser: str
+    is_own: bool
+
+
 async def link(desk: Desk, address: str) -> str:
     """An address of the desk that signs one browser in, once."""
     return f"{address}/enter/{await desk.store.write(lambda tx: invite(tx, desk.now()))}"
@@ -71,6 +83,24 @@ def touch(tx: Transaction, session: Session, now: datetime) -> None:
 
 def end(tx: Transaction, key: str) -> None:
     tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(key))
+
+
+def opened(tx: Transaction, own: Session, now: datetime) -> list[Opened]:
+    """Who is signed in, the one seen last first."""
+    rows = tx.all(
+        "SELECT digest, created, seen, browser FROM sessions WHERE expires > ? AND seen > ? ORDER BY seen DESC",
+        *(_ms(now), _ms(now - IDLE)),
+    )
+    mine = _digest(own.key)
+    return [Opened(name, _time(created), _time(seen), browser, name == mine) for name, created, seen, browser in rows]
+
+
+def end_named(tx: Transaction, name: str) -> None:
+    tx.execute("DELETE FROM sessions WHERE digest = ?", name)
+
+
+def end_others(tx: Transaction, own: Session) -> int:
+    return tx.execute("DELETE FROM sessions WHERE digest <> ?", _digest(own.key))
 
 
 def end_all(tx: Transaction) -> int:

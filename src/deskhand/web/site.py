@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
-from deskhand.web import approvals
+from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timeline
 from deskhand.web.demo import Arrivals, demo_routes
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
@@ -56,7 +56,8 @@ def site(desk: Desk, *, doors: Sequence[BaseRoute] = (), demo: Arrivals | None =
 
 
 def _pages() -> list[Route]:
-    return [*approvals.routes()]
+    parts = (approvals, mail, notes, tasks, agents, timeline, checkup)
+    return [route for part in parts for route in part.routes()]
 
 
 class _Headed:

@@ -1,6 +1,9 @@
-"""The page: who may enter, what waits how, and the tokens of assistants."""
+"""The page: who may enter, what waits how, the tokens of assistants, and the record by day."""
+
+import json
 
 from alembic import op
+from sqlalchemy import text
 
 revision = "0006"
 down_revision = "0005"
@@ -12,6 +15,7 @@ def upgrade() -> None:
     _tokens()
     _cards()
     _entry()
+    _record()
 
 
 def _tokens() -> None:
@@ -63,9 +67,12 @@ def _cards() -> None:
     op.execute("ALTER TABLE actions ADD COLUMN sender TEXT")
     op.execute("ALTER TABLE actions ADD COLUMN warnings TEXT")
     op.execute("CREATE INDEX actions_state ON actions (state, created, id)")
+    op.execute("CREATE INDEX actions_decided ON actions (decided) WHERE decided IS NOT NULL")
+    op.execute("CREATE INDEX drafts_mail ON drafts (mail)")
     _recipients()
     for column in ("drafted_by TEXT", "reason TEXT", "account TEXT", "warnings TEXT", "words TEXT", "decided BIGINT"):
         op.execute(f"ALTER TABLE drafts ADD COLUMN {column}")
+    op.execute("CREATE INDEX drafts_decided ON drafts (decided) WHERE decided IS NOT NULL")
 
 
 def _recipients() -> None:
@@ -91,3 +98,37 @@ def _entry() -> None:
     )
     op.execute("CREATE TABLE page_password (id INTEGER PRIMARY KEY CHECK (id = 1), hash TEXT NOT NULL)")
     op.execute("CREATE TABLE entry_failures (way TEXT NOT NULL, at BIGINT NOT NULL)")
+
+
+def _record() -> None:
+    """How many entries of which kind each day has, and between which lines: what plots and searches start from."""
+    op.execute(
+        """
+        CREATE TABLE audit_days (
+            day TEXT NOT NULL,
+            actor TEXT NOT NULL,
+            action TEXT NOT NULL,
+            result TEXT NOT NULL,
+            entries BIGINT NOT NULL,
+            first_seq BIGINT NOT NULL,
+            last_seq BIGINT NOT NULL,
+            PRIMARY KEY (day, actor, action, result)
+        )
+        """
+    )
+    days: dict[tuple[str, ...], tuple[int, int, int]] = {}
+    last, bind = 0, op.get_bind()
+    page = text("SELECT seq, entry FROM audit WHERE seq > :last ORDER BY seq LIMIT 1000")
+    while lines := bind.execute(page, {"last": last}).fetchall():
+        for seq, line in lines:
+            entry = json.loads(line)
+            names = (entry[key].replace("\0", "\ufffd")[:100] for key in ("actor", "action_type"))
+            key = (entry["timestamp"][:10], *names, entry["result"])
+            count, first, _ = days.get(key, (0, seq, seq))
+            days[key] = (count + 1, first, seq)
+        last = lines[-1][0]
+    columns = ("day", "actor", "action", "result", "entries", "first_seq", "last_seq")
+    values = ", ".join(f":{column}" for column in columns)
+    if days:
+        rows = [dict(zip(columns, (*key, *figures), strict=True)) for key, figures in days.items()]
+        bind.execute(text(f"INSERT INTO audit_days ({', '.join(columns)}) VALUES ({values})"), rows)
