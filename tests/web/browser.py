@@ -75,7 +75,6 @@ async def sign_in(page: "Page", desk: Desk) -> None:
 
 async def judged(page: "Page") -> list[str]:
     """What axe-core holds against the page, wide and narrow, light and dark, and whether it is too wide."""
-    await page.evaluate(AXE.read_text())
     found: list[str] = []
     for width, height in SIZES:
         await page.set_viewport_size({"width": width, "height": height})
@@ -83,7 +82,7 @@ async def judged(page: "Page") -> list[str]:
         for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
             await page.emulate_media(color_scheme=scheme)
             where = f"{urlsplit(page.url).path} at {width}, {scheme}"
-            found += [f"{where}: {each}" for each in await _violations(page, rules)]
+            found += [f"{where}: {each}" for each in await violations(page, **rules)]
         over = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         found += [f"{urlsplit(page.url).path} is {over} pixels too wide at {width}"] if over > 0 else []
     await page.emulate_media(color_scheme="light")
@@ -91,7 +90,10 @@ async def judged(page: "Page") -> list[str]:
     return found
 
 
-async def _violations(page: "Page", rules: dict[str, Any]) -> list[str]:
+async def violations(page: "Page", **rules: Any) -> list[str]:
+    """What axe-core, or these of its rules alone, hold against the page as it stands."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text())
     told = await page.evaluate("rules => axe.run(rules).then(JSON.stringify)", rules)
     found: dict[str, Any] = json.loads(told)
     assert found["passes"], "axe-core looked at nothing"

@@ -119,6 +119,9 @@ async def test_a_mail_becomes_a_card_by_itself_and_the_reply_leaves_exactly_as_e
         await page.get_by_role("button", name="Approve as edited").click()
         await expect(page.get_by_text("Sent, exactly as it reads here.")).to_be_visible(timeout=20_000)
         await expect(page.locator("ins", has_text="I bring the cake")).to_be_visible()
+        await page.get_by_role("link", name="Timeline").click()
+        await expect(page.locator(".record li", has_text="send_email").first).to_be_visible()
+        await expect(page.locator(".record li", has_text="edited").first).to_be_visible()
 
     assert await in_sent(desk, subject) == MINE
     await desk.close_mailbox()
@@ -146,6 +149,8 @@ async def test_the_same_story_without_javascript(running: tuple[Office, str], tm
             while not await page.get_by_text("Sent, exactly as it reads here.").count():
                 await page.reload()
         await expect(page.get_by_role("button", name="Undo")).to_have_count(0)
+        await page.get_by_role("link", name="Timeline").click()
+        await expect(page.locator(".record li", has_text="send_email").first).to_be_visible()
 
     assert await in_sent(desk, subject) == MINE
     await desk.close_mailbox()
