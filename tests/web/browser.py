@@ -20,7 +20,6 @@ AXE = Path(__file__).parents[2] / ".judges" / "node_modules" / "axe-core" / "axe
 CHROMIUM = shutil.which("chromium")
 WIDE, PHONE = (1280, 900), (390, 844)
 SIZES = (WIDE, PHONE)
-SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
 needs_axe = pytest.mark.skipif(
@@ -74,11 +73,31 @@ async def sign_in(page: "Page", desk: Desk) -> None:
     await page.goto(f"/enter/{link}")
 
 
-async def violations(page: "Page") -> list[str]:
-    """What axe-core holds against the page as it stands."""
-    found: dict[str, Any] = json.loads(await page.evaluate(f"{AXE.read_text()}; axe.run().then(JSON.stringify)"))
+async def judged(page: "Page") -> list[str]:
+    """What axe-core holds against the page, wide and narrow, light and dark, and whether it is too wide."""
+    found: list[str] = []
+    for width, height in SIZES:
+        await page.set_viewport_size({"width": width, "height": height})
+        # Of all rules this one alone looks at colours.
+        for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+            await page.emulate_media(color_scheme=scheme)
+            where = f"{urlsplit(page.url).path} at {width}, {scheme}"
+            found += [f"{where}: {each}" for each in await violations(page, **rules)]
+        over = await page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        found += [f"{urlsplit(page.url).path} is {over} pixels too wide at {width}"] if over > 0 else []
+    await page.emulate_media(color_scheme="light")
+    await page.set_viewport_size({"width": WIDE[0], "height": WIDE[1]})
+    return found
+
+
+async def violations(page: "Page", **rules: Any) -> list[str]:
+    """What axe-core, or these of its rules alone, hold against the page as it stands."""
+    if not await page.evaluate("'axe' in window"):
+        await page.evaluate(AXE.read_text())
+    told = await page.evaluate("rules => axe.run(rules).then(JSON.stringify)", rules)
+    found: dict[str, Any] = json.loads(told)
     assert found["passes"], "axe-core looked at nothing"
-    return [f"{page.url} {each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
+    return [f"{each['id']}: {node['html'][:200]}" for each in found["violations"] for node in each["nodes"]]
 
 
 def _is_own(url: str, address: str) -> bool:

@@ -3,10 +3,10 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
+import anyio
 import httpx2
 import pytest
 from gate.site import Clock
@@ -24,6 +24,7 @@ from deskhand.gate.cards import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
+from deskhand.web.events import Events, state
 from deskhand.web.site import site
 
 HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
@@ -316,29 +317,36 @@ async def test_a_thousand_waiting_cards_are_paged_and_each_is_shown_once(
 
 
 @requirement("page:live")
-async def test_the_page_hears_of_a_new_card_and_nothing_of_what_is_in_it(desk: Desk, person: Person) -> None:
-    async with _listening(person, "/events?seen=nothing") as heard:
-        assert "event: changed" in await heard("changed")
-        await asked(desk, subject="A secret subject")
-        told = await heard("changed")
-    piece = (await person.reads("/waiting")).text
+async def test_the_page_hears_of_a_new_card_and_nothing_of_what_is_in_it(desk: Desk) -> None:
+    app = site(desk)
+    async with served(app) as address, signed_in(desk, address) as person:
+        seen = re.search(r"/events\?seen=(\w+)", (await person.reads("/")).text)
+        assert seen is not None
+        async with person.http.stream("GET", f"/events?seen={seen[1]}") as stream:
+            heard = stream.aiter_text()
+            await asked(desk, subject="A secret subject")
+            with anyio.fail_after(20):
+                told = await anext(heard)
+            piece = (await person.reads("/waiting")).text
+            app.state.stopping.set()
+            rest = [each async for each in heard]
 
-    assert "secret" not in told
+    assert stream.headers["content-type"].startswith("text/event-stream")
+    assert re.fullmatch(r"id: [0-9a-f]{16}\nevent: changed\ndata:\n\n", told)
+    assert rest == []
     assert "A secret subject" in piece
     assert "<html" not in piece
 
 
-@asynccontextmanager
-async def _listening(person: Person, path: str) -> AsyncIterator[Any]:
-    async with person.http.stream("GET", path) as stream:
-        assert stream.headers["content-type"].startswith("text/event-stream")
-        chunks = stream.aiter_text()
+@requirement("page:live")
+async def test_a_stream_gives_signs_of_life_and_ends_with_its_session(desk: Desk) -> None:
+    answers = [True, True, False]
 
-        async def heard(word: str) -> str:
-            text = ""
-            async with asyncio.timeout(20):
-                while word not in text:
-                    text += await anext(chunks)
-            return text
+    async def welcome() -> bool:
+        return answers.pop(0)
 
-        yield heard
+    seen = await state(desk)
+    assert [each async for each in Events(desk, asyncio.Event(), beat=0.01).stream(seen, welcome)] == [
+        ": still here\n\n",
+        ": still here\n\n",
+    ]

@@ -108,6 +108,32 @@ def listed(tx: Transaction, states: tuple[State, ...], limit: int, after: tuple[
     return [_row(found) for found in rows]
 
 
+def answers_to(tx: Transaction, message_id: str) -> list[str]:
+    """The ids of the open requests and of the drafts that answer a mail."""
+    marks = ", ".join("?" for _ in OPEN)
+    rows = tx.all(f"SELECT id, action FROM actions WHERE state IN ({marks}) ORDER BY created, id", *OPEN)
+    # Parsing a thousand texts for one mail would be felt; most do not even name it.
+    named = [(key, Action.model_validate_json(text)) for key, text in rows if message_id in text]
+    drafts = tx.all("SELECT id FROM drafts WHERE mail = ? ORDER BY created", message_id)
+    return [key for key, action in named if action.reply_to_message_id == message_id] + [key for (key,) in drafts]
+
+
+def decisions(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
+    """How long the newest requests and drafts that were answered had waited for the person."""
+    rows = tx.all(
+        "SELECT decided - created FROM (SELECT decided, created FROM actions WHERE decided >= ?"
+        " UNION ALL SELECT decided, created FROM drafts WHERE decided >= ?) AS answered ORDER BY decided DESC LIMIT ?",
+        *(milliseconds(since), milliseconds(since), limit),
+    )
+    return [timedelta(milliseconds=max(0, waited)) for (waited,) in rows]
+
+
+def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
+    """When mails left that still count in the rate window, oldest first."""
+    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", milliseconds(since))
+    return [_time(at) for (at,) in rows]
+
+
 def page(
     tx: Transaction, states: tuple[State, ...], after: tuple[int, str], limit: int, now: datetime, *, snoozed: bool
 ) -> list[Row]:
@@ -123,33 +149,6 @@ def page(
         limit,
     )
     return [_row(found) for found in rows]
-
-
-def answers_to(tx: Transaction, message_id: str) -> list[str]:
-    """The ids of the open requests and of the drafts that answer a mail."""
-    marks = ", ".join("?" for _ in OPEN)
-    rows = tx.all(f"SELECT id, action FROM actions WHERE state IN ({marks}) ORDER BY created, id", *OPEN)
-    # Parsing a thousand texts for one mail would be felt; most do not even name it.
-    named = [(key, Action.model_validate_json(text)) for key, text in rows if message_id in text]
-    drafts = tx.all("SELECT id FROM drafts WHERE mail = ? ORDER BY created", message_id)
-    return [key for key, action in named if action.reply_to_message_id == message_id] + [key for (key,) in drafts]
-
-
-def decisions(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
-    """How long the newest decided requests had waited for the person."""
-    rows = tx.all(
-        "SELECT decided - created FROM actions WHERE decided IS NOT NULL AND decided >= ?"
-        " ORDER BY decided DESC LIMIT ?",
-        milliseconds(since),
-        limit,
-    )
-    return [timedelta(milliseconds=max(0, waited)) for (waited,) in rows]
-
-
-def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
-    """When mails left that still count in the rate window, oldest first."""
-    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", milliseconds(since))
-    return [_time(at) for (at,) in rows]
 
 
 def change(tx: Transaction, row: Row, state: State, **changes: Any) -> Row | Lost:

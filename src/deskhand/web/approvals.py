@@ -21,12 +21,11 @@ from deskhand.gate.cards import Card, Letter
 from deskhand.gate.policy import linked_hosts
 from deskhand.web import times
 from deskhand.web.entry import effect, page
-from deskhand.web.events import events, state
+from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.render import render
 from deskhand.web.visible import lines, unseen
 
 PERSON = "person"
-A_PAGE = 25
 _SAID = {
     "rejected": "Rejected. Nothing leaves; whoever asked is told so.",
     "responded": "Your words go back to whoever asked. Nothing leaves.",
@@ -89,13 +88,12 @@ async def _waiting(request: Request) -> Response:
 async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     """Everything that the list of cards shows."""
     desk: Desk = request.app.state.desk
-    seen = await state(desk)
     after = request.query_params.get("after") or None
-    cards, following = await desk.cards.waiting(limit=A_PAGE, after=after, snoozed=snoozed)
+    cards, following = await desk.cards.waiting(limit=FIRST, after=after, snoozed=snoozed)
     counts = await desk.cards.counts()
     moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
     return {
-        "seen": seen,
+        "seen": await state(desk) if after or snoozed else word(counts, cards),
         "after": after,
         "cards": cards,
         "following": following and f"{'/snoozed' if snoozed else '/'}?{urlencode({'after': following})}",
@@ -253,7 +251,7 @@ async def _reviewed(
 ) -> Response:
     """The chosen cards, each whole: nobody says yes to a subject line."""
     desk: Desk = request.app.state.desk
-    chosen = [await desk.cards.card(name) for name in dict.fromkeys(names[:A_PAGE])]
+    chosen = [await desk.cards.card(name) for name in dict.fromkeys(names[:FIRST])]
     moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
     shown = [(card, await _beside(desk, card)) for card in chosen]
     known = {"here": "/", "shown": shown, "failure": failure, "moment": moment}

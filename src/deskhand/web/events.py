@@ -4,8 +4,7 @@ One look a second serves all listeners, and where nobody listens nobody looks.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 
@@ -14,11 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.gate.cards import Card, Counts
 from deskhand.web import sessions
 from deskhand.web.render import HEADERS
 from deskhand.web.sessions import Session
-
-log = logging.getLogger("deskhand.web")
 
 EVERY = 1.0
 BEAT = 15.0
@@ -26,18 +24,22 @@ FIRST = 25
 """How many of the oldest cards are looked at; the rest is counted."""
 
 
-async def state(desk: Desk) -> str:
+def word(counts: Counts, cards: Sequence[Card]) -> str:
     """What waits, as one word that changes when it does and tells nothing."""
-    counts = await desk.cards.counts()
-    cards, _ = await desk.cards.waiting(limit=FIRST)
     seen = [repr(counts), *(f"{card.id} {card.digest} {card.state}" for card in cards)]
     return sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 
+async def state(desk: Desk) -> str:
+    cards, _ = await desk.cards.waiting(limit=FIRST)
+    return word(await desk.cards.counts(), cards)
+
+
 class Events:
-    def __init__(self, desk: Desk, stopping: asyncio.Event) -> None:
+    def __init__(self, desk: Desk, stopping: asyncio.Event, beat: float = BEAT) -> None:
         self._desk = desk
         self._stopping = stopping
+        self._beat = beat
         self._listeners = 0
         self._looking: asyncio.Task[None] | None = None
         self._state: str | None = None
@@ -63,7 +65,7 @@ class Events:
         """Whether nothing happened for so long that a sign of life is due; a server that ends waits for no stream."""
         waits = [asyncio.create_task(each.wait()) for each in (turn, self._stopping)]
         try:
-            done, _ = await asyncio.wait(waits, timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(waits, timeout=self._beat, return_when=asyncio.FIRST_COMPLETED)
         finally:
             for each in waits:
                 each.cancel()

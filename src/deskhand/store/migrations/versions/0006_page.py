@@ -72,6 +72,7 @@ def _cards() -> None:
     _recipients()
     for column in ("drafted_by TEXT", "reason TEXT", "account TEXT", "warnings TEXT", "words TEXT", "decided BIGINT"):
         op.execute(f"ALTER TABLE drafts ADD COLUMN {column}")
+    op.execute("CREATE INDEX drafts_decided ON drafts (decided) WHERE decided IS NOT NULL")
 
 
 def _recipients() -> None:
