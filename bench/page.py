@@ -1,7 +1,7 @@
 """How soon the page answers as the record grows: first byte of /, /mail and /timeline with 1,000 waiting approvals.
 
-Three desks that differ only in the length of their records (1,000, 10,000 and 100,000 lines) are asked in turns, so that
-all of them meet the same moments of the machine. The ratio of the largest to the smallest counts: at most 1.3.
+Three desks that differ only in the length of their records (1,000, 10,000 and 100,000 lines) are asked in turns, so
+that all of them meet the same moments of the machine. The ratio of the largest to the smallest counts: at most 1.3.
 """
 
 import argparse
