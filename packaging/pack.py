@@ -25,7 +25,9 @@ def packed(bundle: Path) -> Path:
     bundle.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         source = staged(Path(folder) / "deskhand")
-        subprocess.run(["node", str(TOOL), "pack", str(source), str(bundle)], check=True, capture_output=True, text=True)
+        subprocess.run(
+            ["node", str(TOOL), "pack", str(source), str(bundle)], check=True, capture_output=True, text=True
+        )
     return bundle
 
 

@@ -34,7 +34,9 @@ JSONC = """{
   "theme": "dark" // at night
 }
 """
-TOML = '# mine\nmodel = "x"  # y\n\n[mcp_servers.other]\ncommand = "x"\nenv = { KEY = "hunter2" }\n\n[profiles.a]\nb = 1\n'
+TOML = (
+    '# mine\nmodel = "x"  # y\n\n[mcp_servers.other]\ncommand = "x"\nenv = { KEY = "hunter2" }\n\n[profiles.a]\nb = 1\n'
+)
 JSON = '{"mcpServers":{"other":{"command":"x","env":{"KEY":"hunter2"}}},\n    "numStartups": 7}'
 
 
@@ -65,8 +67,10 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
     assert servers["deskhand"]["env"] == {"DESKHAND_HOME": str(account.home)}
     assert servers["other"] == {"command": "x", "env": {"KEY": "hunter2"}}
     assert "hunter2" not in done.out + done.err
-    assert '+' in done.out and "DESKHAND_HOME" in done.out
-    assert all(comment in text for comment in ("// my servers", "/* mine */", "// at night") if comment in before(client))
+    assert "+" in done.out and "DESKHAND_HOME" in done.out
+    assert all(
+        comment in text for comment in ("// my servers", "/* mine */", "// at night") if comment in before(client)
+    )
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     copies = [path for path in (account.home / "backups").iterdir() if path.read_text() == before(client)]
     assert [stat.S_IMODE(copy.stat().st_mode) for copy in copies] == [0o600]
@@ -85,7 +89,7 @@ def test_where_the_file_was_changed_since_only_our_entry_goes(account: Account, 
     file = account.folder / FILES[client]
     assert account.deskhand("connect", client, "--yes").code == 0
     made = file.read_text()
-    later = f'{made}\n[later]\nx = 1\n' if client == "codex" else jsonc.with_member(made, ("later",), {"x": 1})
+    later = f"{made}\n[later]\nx = 1\n" if client == "codex" else jsonc.with_member(made, ("later",), {"x": 1})
     file.write_text(later)
 
     assert account.deskhand("connect", client, "--undo", "--yes").code == 0
@@ -215,7 +219,9 @@ def test_a_client_without_addresses_says_so(account: Account) -> None:
         ("codex", "linux", ".codex/config.toml"),
     ],
 )
-def test_each_client_is_looked_for_where_it_looks_itself(tmp_path: Path, client: str, platform: str, place: str) -> None:
+def test_each_client_is_looked_for_where_it_looks_itself(
+    tmp_path: Path, client: str, platform: str, place: str
+) -> None:
     assert file_of(CLIENTS[client], {"HOME": str(tmp_path)}, platform) == tmp_path / place
     if client == "codex":
         assert file_of(CLIENTS[client], {"CODEX_HOME": "/elsewhere"}, platform) == Path("/elsewhere/config.toml")
@@ -236,7 +242,7 @@ def test_for_any_json_one_member_comes_and_goes_and_the_rest_stays(
     whole.pop("servers", None)
     text = json.dumps(whole, indent=indent)
     if comments:
-        text = f"// top\n{text}\n/* end, \" */"
+        text = f'// top\n{text}\n/* end, " */'
 
     put = jsonc.with_member(text, ("servers", "deskhand"), {"a": [1]})
     assert jsonc.value(put, jsonc.parse(put)) == whole | {"servers": {"deskhand": {"a": [1]}}}
