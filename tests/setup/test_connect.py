@@ -67,12 +67,7 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
     assert servers["deskhand"]["env"] == {"DESKHAND_HOME": str(account.home)}
     assert servers["other"] == {"command": "x", "env": {"KEY": "hunter2"}}
     assert "hunter2" not in done.out + done.err
-<<<<<<< HEAD
-    assert "+" in done.out
-    assert "DESKHAND_HOME" in done.out
-=======
     assert "+" in done.out and "DESKHAND_HOME" in done.out
->>>>>>> desk-setup
     assert all(
         comment in text for comment in ("// my servers", "/* mine */", "// at night") if comment in before(client)
     )
