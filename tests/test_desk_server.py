@@ -112,15 +112,19 @@ async def test_one_server_has_all_hands(way: str, era: str, furnished: Home, des
 
 
 @requirement("desk:follows")
-async def test_an_assistant_follows_what_it_proposed_and_decides_nothing(client: Client, desk: Desk) -> None:
+async def test_an_assistant_follows_what_it_proposed_and_decides_nothing(
+    client: Client, desk: Desk, furnished: Home
+) -> None:
     await refused(client, "send_email", **HELLO)
     await refused(client, "send_email", **HELLO | {"subject": "Second"})
     await refused(client, "send_email", **HELLO | {"subject": "Third"})
     first = await ok(client, "pending_actions", limit=2)
     rest = await ok(client, "pending_actions", limit=2, cursor=first["next_cursor"])
     one, two, three = [*first["actions"], *rest["actions"]]
-    await desk.gate.decide(one["id"], "approved", "person", None)
-    await desk.gate.decide(two["id"], "rejected", "person", "Too formal; write it again.")
+    approved = (await desk.gate.find(one["id"])).file
+    (furnished.vault / "Approved").mkdir(exist_ok=True)
+    (furnished.vault / "Pending_Approval" / approved).rename(furnished.vault / "Approved" / approved)
+    furnished.command("reject", two["id"], "--reason", "Too formal; write it again.")
     sent = await ok(client, "send_email", **HELLO)
     states = {each["id"]: await ok(client, "get_action", id=each["id"]) for each in (one, two, three)}
 
@@ -154,7 +158,7 @@ async def test_drafts_are_followed_like_every_other_action(office: Office) -> No
             cursor = page["next_cursor"]
             pages.append(page["actions"])
         found = [each for page in pages for each in page]
-        await desk.drafts.decide(found[-1]["id"], "rejected", "person", "I called her.")
+        office.home.command("reject", found[-1]["id"], "--reason", "I called her.")
         told = await ok(client, "get_action", id=found[-1]["id"])
     await desk.close_mailbox()
     desk.close()
@@ -252,10 +256,9 @@ def _words(text: str) -> list[str]:
 
 
 @requirement("tokens:scopes")
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_server_on_stdio_can_be_narrowed(era: str, furnished: Home) -> None:
+async def test_a_server_on_stdio_can_be_narrowed(furnished: Home) -> None:
     only = ("--scope", "notes:read", "--scope", "tasks:write")
-    async with connected("stdio", era, "desk", furnished, NotImplemented, *only) as client:
+    async with connected("stdio", "legacy", "desk", furnished, NotImplemented, *only) as client:
         names = {each.name for each in (await client.list_tools()).tools}
         error = await refused(client, "write_note", path="a.md", frontmatter={}, body="secret")
         assert (await ok(client, "list_notes", directory=""))["notes"] == []

@@ -159,11 +159,12 @@ async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name
 
 
 @requirement("tokens:scopes")
-async def test_a_token_without_a_scope_for_a_server_does_not_enter_it(place: Place) -> None:
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_token_without_a_scope_for_a_server_does_not_enter_it(era: str, place: Place) -> None:
     token = await place.token("reader", "notes:read")
     async with place.http(token, Accept="application/json, text/event-stream") as http:
         answers = {path: await http.post(path, json=PING) for path in MCP}
-    async with place.client(token, "/obsidian/mcp") as client:
+    async with place.client(token, "/obsidian/mcp", era) as client:
         listed, error = await names(client), await refused(client, "write_note", path="a.md", frontmatter={}, body="")
 
     assert {path: answer.status_code for path, answer in answers.items() if answer.status_code == 403} == dict.fromkeys(

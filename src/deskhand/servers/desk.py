@@ -80,7 +80,7 @@ class DeskAction(BaseModel):
     revision: int
     created: str
     expires: str | None
-    said: str | None = Field(description="the person's words about it")
+    said: str | None = Field(description="the person's words with their no")
     message_id: str | None = Field(description="once it was sent")
 
 
@@ -231,7 +231,7 @@ def _of_row(row: Row) -> DeskAction:
         revision=row.revision,
         created=iso(row.created),
         expires=iso(row.expires),
-        said=row.note,
+        said=row.note if row.state == "rejected" else None,
         message_id=row.message_id,
     )
 
