@@ -582,7 +582,7 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
         # Said to answer Ann's mail, but meant for somebody else.
         elsewhere = SendEmail(to="eve@example.net", subject="Re: Plans", body="Yes.\n", reply_to_message_id=odd)
         await desk.gate.submit(elsewhere, "gmail_mcp")
-        (_, astray) = (await desk.cards.waiting())[0]
+        (astray,) = [each for each in (await desk.cards.waiting())[0] if each.id != card.id]
         assert (astray.risk.level, astray.to[0].known) == ("high", False)
         assert "not to ann@example.org, who wrote the mail" in " ".join(astray.risk.reasons)
 
