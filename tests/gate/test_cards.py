@@ -210,7 +210,7 @@ def performer(study: Study) -> "subprocess.Popen[str]":
 async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(shared: Study) -> None:
     shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
     async with shared.opened() as (desk, client):
-        cards = [await asked(desk, client, subject=f"Round {number}") for number in range(6)]
+        cards = [await asked(desk, client, subject=f"Held {number}") for number in range(6)]
         for card in cards:
             await desk.cards.approve(card.id, card.digest, "person")
         racing = [performer(shared) for _ in range(2)]
@@ -223,7 +223,7 @@ async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(sha
                 each.stdin.close()
 
         assert sorted(done[0] + done[1]) == sorted(card.id for card in cards)
-        assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Round {number}" for number in range(6)]
+        assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Held {number}" for number in range(6)]
 
 
 @requirement("cards:once")
