@@ -210,7 +210,7 @@ def performer(study: Study) -> "subprocess.Popen[str]":
 async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(shared: Study) -> None:
     shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
     async with shared.opened() as (desk, client):
-        cards = [await asked(desk, client, subject=f"Round {number}") for number in range(6)]
+        cards = [await asked(desk, client, subject=f"Held {number}") for number in range(6)]
         for card in cards:
             await desk.cards.approve(card.id, card.digest, "person")
         racing = [performer(shared) for _ in range(2)]
@@ -223,7 +223,7 @@ async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(sha
                 each.stdin.close()
 
         assert sorted(done[0] + done[1]) == sorted(card.id for card in cards)
-        assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Round {number}" for number in range(6)]
+        assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Held {number}" for number in range(6)]
 
 
 @requirement("cards:once")
@@ -582,7 +582,7 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
         # Said to answer Ann's mail, but meant for somebody else.
         elsewhere = SendEmail(to="eve@example.net", subject="Re: Plans", body="Yes.\n", reply_to_message_id=odd)
         await desk.gate.submit(elsewhere, "gmail_mcp")
-        (_, astray) = (await desk.cards.waiting())[0]
+        (astray,) = [each for each in (await desk.cards.waiting())[0] if each.id != card.id]
         assert (astray.risk.level, astray.to[0].known) == ("high", False)
         assert "not to ann@example.org, who wrote the mail" in " ".join(astray.risk.reasons)
 
