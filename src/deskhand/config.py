@@ -261,7 +261,7 @@ class Loaded:
 
     def rows(self) -> Iterator[Shown]:
         for name, option in OPTIONS.items():
-            yield Shown(option.key, _shown(getattr(self.settings, name)), self.sources[name])
+            yield Shown(option.key, shown(getattr(self.settings, name)), self.sources[name])
 
 
 def sentence(name: str) -> str:
@@ -371,15 +371,16 @@ def _problem(given: Mapping[str, Any], sources: Mapping[str, str], details: Any)
     name = str(details["loc"][0])
     option = OPTIONS[name]
     where = option.variable if sources[name] in ("environment", ".env") or name == "home" else option.key
-    received = "********" if _is_secret(name) else str(given[name])
+    received = "********" if is_secret(name) else str(given[name])
     return FieldProblem(where, details["msg"].removeprefix("Value error, "), received, f"allowed: {option.form}")
 
 
-def _is_secret(name: str) -> bool:
+def is_secret(name: str) -> bool:
     return "SecretStr" in str(Settings.model_fields[name].annotation)
 
 
-def _shown(value: Any) -> str | None:
+def shown(value: Any) -> str | None:
+    """A value as a person may see it; None where there is none."""
     if isinstance(value, SecretStr):
         # Of a URL all but the password may be seen; of any other secret nothing.
         url = re.fullmatch(r"(\w+://)(?:([^:@/]*)(:[^@]*)?@)?(.*)", value.get_secret_value())

@@ -34,15 +34,16 @@ def written(file: str) -> dict[str, object]:
             text = opened.read()
         import tomllib
 
-        return dict(_flat(tomllib.loads(text)))
+        return dict(flat(tomllib.loads(text)))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read {file}: {error}") from error
 
 
-def _flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+def flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]:
+    """Each key with its tables' names before it."""
     found: list[tuple[str, object]] = []
     for key, value in table.items():
-        found += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+        found += flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
     return found

@@ -7,7 +7,22 @@ import sys
 from collections.abc import Sequence
 
 from deskhand import __version__
-from deskhand.cli import agents, approvals, mail, notes, orchestrate, record, serve, settings, tasks
+from deskhand.cli import (
+    agents,
+    approvals,
+    backup,
+    completion,
+    connect,
+    doctor,
+    init,
+    mail,
+    notes,
+    orchestrate,
+    record,
+    serve,
+    settings,
+    tasks,
+)
 from deskhand.errors import DeskError, describe, mcp_error
 
 EXIT_CODES = """\
@@ -44,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for part in (serve, orchestrate, approvals, mail, notes, tasks, agents, record, settings):
+    parts = (serve, init, doctor, connect, orchestrate, approvals, mail, notes, tasks, agents, record, settings)
+    for part in (*parts, backup, completion):
         part.add_to(commands)
     return made

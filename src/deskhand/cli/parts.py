@@ -1,10 +1,14 @@
 """What the commands share: how one is declared, and how the desk is opened."""
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -36,6 +40,20 @@ def opened_desk(*, env_file: bool = False) -> "Iterator[Desk]":
         yield desk
     finally:
         desk.close()
+
+
+def now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
+
+
+def agreed(question: str, *, yes: bool) -> bool:
+    """Whether the person says yes; where nobody can be asked, `--yes` must have said it."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidInput("nobody can be asked here", hint="add --yes to do it without asking; nothing was changed")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def _sentence(text: str) -> str:

@@ -71,3 +71,15 @@ def open_store(url: str) -> Store:
             raise BadConfig(
                 f"no database for {scheme}://", hint="use sqlite:///FILE or postgresql://USER@HOST/DATABASE"
             )
+
+
+def revision(url: str) -> str | None:
+    """The revision of a database's schema; None where there is none yet. Nothing is made or brought up to date."""
+    scheme, _, place = url.partition("://")
+    if scheme == "sqlite":
+        from deskhand.store import schema
+
+        return schema.sqlite_revision(place.removeprefix("/"))
+    from deskhand.store import postgresql
+
+    return postgresql.revision(url)

@@ -97,6 +97,11 @@ class PostgresStore:
             return work(PostgresTransaction(connection))
 
 
+def revision(url: str) -> str | None:
+    with _translated():
+        return schema.postgresql_revision(url)
+
+
 def _for_reading(connection: Connection) -> None:
     # Said once for each connection it travels in the BEGIN; said in each transaction it is a round trip more.
     connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ

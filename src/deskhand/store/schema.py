@@ -54,6 +54,20 @@ def upgrade_postgresql(url: str) -> None:
             _migrate(migrating)
 
 
+def sqlite_revision(file: str) -> str | None:
+    """The revision of a file that may not be there; nothing is made."""
+    return _sqlite_version(file) if Path(file).exists() else None
+
+
+def postgresql_revision(url: str) -> str | None:
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
+        row = connection.execute(_VERSION).fetchone() if found and found[0] else None
+    return row[0] if row else None
+
+
 def _sqlite_version(file: str) -> str | None:
     connection = sqlite3.connect(file, timeout=30)
     try:

@@ -1,0 +1,64 @@
+"""`deskhand doctor`: what is in order at this desk, what is not, and what to do."""
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from deskhand.cli.parts import command
+from deskhand.errors import BadConfig, describe
+
+if TYPE_CHECKING:
+    from deskhand.app import Desk
+    from deskhand.setup.findings import Finding
+
+_MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
+
+
+def add_to(commands: Any) -> None:
+    made = command(commands, "doctor", _doctor, "check the desk; each finding says what to do", json=True)
+    made.add_argument("--fix", action="store_true", help="repair what is safe: permissions, schema, folders, index")
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    import asyncio
+
+    from deskhand.app import Desk
+    from deskhand.config import load
+    from deskhand.setup import doctor
+    from deskhand.setup.findings import bad
+
+    try:
+        desk = Desk(load().settings)
+    except BadConfig as error:
+        # Nothing else can be checked without it.
+        return _show([bad("configuration", describe(error).removeprefix("error: "), error.hint)], [], options)
+    try:
+        done = doctor.repair(desk) if options.fix else []
+        return _show(asyncio.run(_checkup(desk)), done, options)
+    finally:
+        desk.close()
+
+
+async def _checkup(desk: "Desk") -> "list[Finding]":
+    from deskhand.setup.doctor import checkup
+
+    try:
+        return await checkup(desk)
+    finally:
+        await desk.close_mailbox()
+
+
+def _show(found: "list[Finding]", done: list[str], options: argparse.Namespace) -> int:
+    broken = any(finding.state == "bad" for finding in found)
+    if options.json:
+        print(json.dumps({"good": not broken, "repaired": done, "findings": [asdict(finding) for finding in found]}))
+        return int(broken)
+    for line in done:
+        print(f"fixed: {line}", file=sys.stderr)
+    for finding in found:
+        print(f"{_MARKS[finding.state]}  {finding.name:<14} {finding.says}")
+        if finding.fix:
+            print(f"{'':<21}-> {finding.fix}")
+    return int(broken)

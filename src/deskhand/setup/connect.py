@@ -1,0 +1,281 @@
+"""Making the desk known to an assistant's program, in the program's own file, and taking that back.
+
+A change is planned first and shown; writing it keeps a copy of what was there. Taking it back restores exactly that,
+unless somebody changed the file since: then only the desk's own entry goes.
+"""
+
+import json
+import shlex
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from difflib import unified_diff
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unreadable
+from deskhand.setup import files, jsonc
+from deskhand.setup.clients import Address, Client, Program, entry
+
+MASK = "********"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a file would become."""
+
+    client: Client
+    file: Path
+    name: str
+    before: bytes | None
+    after: bytes | None
+    """None: the file goes, since it was made by us."""
+    difference: str
+    """Of the desk's entry, with every secret masked; the rest of the file is nobody's business."""
+
+    @property
+    def changes(self) -> bool:
+        return self.before != self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """What was done to a client's file, for taking it back."""
+
+    client: str
+    name: str
+    file: str
+    backup: str | None
+    """None: there was no file."""
+    written: str
+    """The digest of what was left there."""
+    token: str | None
+    """The name of the token that was made for it."""
+
+
+def entry_name(server: str) -> str:
+    return "deskhand" if server == "desk" else f"deskhand-{server}"
+
+
+def planned(client: Client, file: Path, name: str, server: Program | Address) -> Plan:
+    """The file with the desk's entry in it."""
+    if isinstance(server, Address) and client.url_key is None:
+        raise InvalidInput(
+            f"{client.title} starts programs and takes no addresses in its file",
+            hint="connect it without --http, or add the address on its own page for connectors",
+        )
+    before = files.content(file)
+    text, old = _read(client, file, before, name)
+    new = entry(client, server)
+    after = text if old == new else _with_entry(client, text, name, new)
+    _demand_only_ours(client, text, after, name, new)
+    unchanged = before is not None and old == new
+    return Plan(
+        client, file, name, before, before if unchanged else after.encode(), _difference(client, name, old, new)
+    )
+
+
+def connect(home: Path, plan: Plan, token: str | None, now: datetime) -> Connection:
+    """Write what was planned; a copy of what was there lies in the desk's home."""
+    place = _record_file(home, plan.client, plan.name)
+    kept = (
+        files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now) if plan.before is not None else None
+    )
+    known = _record(place)
+    # Connected twice: what was there before the first time is what is to be restored.
+    if known is not None and plan.before is not None and _digest(plan.before) == known.written:
+        kept = Path(known.backup) if known.backup else None
+    after = plan.after or b""
+    made = Connection(plan.client.name, plan.name, str(plan.file), str(kept) if kept else None, _digest(after), token)
+    # The note first: a connection that nobody remembers could not be taken back.
+    place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    noted = files.content(place)
+    files.rewrite(place, json.dumps(asdict(made), indent=2).encode() + b"\n", noted)
+    try:
+        files.rewrite(plan.file, after, plan.before)
+    except DeskError:
+        _put_back(place, noted)
+        raise
+    return made
+
+
+def connection(home: Path, client: Client, name: str) -> Connection | None:
+    return _record(_record_file(home, client, name))
+
+
+def planned_undo(home: Path, client: Client, file: Path, name: str) -> Plan:
+    """The file as it was before, or without the desk's entry where it was changed since."""
+    known = connection(home, client, name)
+    file = Path(known.file) if known else file
+    before = files.content(file)
+    if before is None:
+        raise NotFound(f"there is no file {file}", hint=f"{client.title} is not connected")
+    text, old = _read(client, file, before, name)
+    if old is None:
+        raise NotFound(f"{file} has no entry {name}", hint=f"{client.title} is not connected")
+    after: bytes | None = _without_entry(client, text, name).encode()
+    if known is not None and _digest(before) == known.written:
+        backup = files.content(Path(known.backup)) if known.backup else None
+        after = backup if backup is not None or known.backup is None else after
+    return Plan(client, file, name, before, after, _difference(client, name, old, None))
+
+
+def disconnect(home: Path, plan: Plan, now: datetime) -> Connection | None:
+    """Take the entry out; what was there now is kept as well."""
+    if plan.before is not None:
+        files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now)
+    if plan.after is None:
+        if files.content(plan.file) != plan.before:
+            raise Changed(f"{plan.file} was changed by another program", hint="try again; nothing was changed")
+        plan.file.unlink()
+    else:
+        files.rewrite(plan.file, plan.after, plan.before)
+    place = _record_file(home, plan.client, plan.name)
+    known = _record(place)
+    place.unlink(missing_ok=True)
+    return known
+
+
+def present(client: Client, file: Path, name: str) -> dict[str, Any] | None:
+    """The desk's entry in the client's file."""
+    found = files.content(file)
+    return None if found is None else _read(client, file, found, name)[1]
+
+
+def snippet(client: Client, name: str, server: Program | Address) -> str:
+    """The entry as a person would put it into the file."""
+    return _rendered(client, name, entry(client, server))
+
+
+def own_command(client: Client, name: str, server: Program | Address) -> str | None:
+    """The same with the client's own command, where it has one."""
+    if client.own_command is None or isinstance(server, Address):
+        return None
+    flag = {"codex": "--env"}.get(client.name, "-e")
+    variable = f"DESKHAND_HOME={server.home}"
+    program = shlex.join([server.command, *server.arguments])
+    # Gemini takes no `--` before the program.
+    if client.name == "gemini":
+        return f"{client.own_command} {flag} {shlex.quote(variable)} {name} {program}"
+    return f"{client.own_command} {name} {flag} {shlex.quote(variable)} -- {program}"
+
+
+def _read(client: Client, file: Path, data: bytes | None, name: str) -> tuple[str, dict[str, Any] | None]:
+    """The file's text and the entry in it; a file that its client could not read either is left alone."""
+    try:
+        text = (data or b"").decode()
+        return text, _entry_in(client, text, name)
+    except (UnicodeDecodeError, ValueError, Unreadable) as error:
+        why = error.message if isinstance(error, Unreadable) else str(error)
+        raise Unreadable(
+            f"{file} cannot be read as {client.form.upper()}: {why}", hint="correct the file; it was not touched"
+        ) from error
+
+
+def _entry_in(client: Client, text: str, name: str) -> dict[str, Any] | None:
+    found = _whole(client, text).get(client.table, {})
+    if not isinstance(found, dict) or not isinstance(found.get(name, {}), dict):
+        raise Unreadable(f"{client.table} does not hold servers")
+    inner: dict[str, Any] | None = found.get(name)
+    return inner
+
+
+def _whole(client: Client, text: str) -> dict[str, Any]:
+    if client.form == "toml":
+        import tomllib
+
+        return tomllib.loads(text)
+    if not text.strip("\ufeff \t\r\n"):
+        return {}
+    found = json.loads(text) if client.form == "json" else jsonc.value(text, jsonc.parse(text))
+    if not isinstance(found, dict):
+        raise Unreadable("the file is not an object")
+    return found
+
+
+def _with_entry(client: Client, text: str, name: str, new: dict[str, Any]) -> str:
+    if client.form != "toml":
+        return jsonc.with_member(text, (client.table, name), new)
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    if client.table not in document:
+        document.add(client.table, tomlkit.table(is_super_table=True))
+    table = tomlkit.table()
+    for key, value in new.items():
+        if isinstance(value, dict):
+            inline = tomlkit.inline_table()
+            inline.update(value)
+            table.add(key, inline)
+        else:
+            table.add(key, value)
+    document[client.table][name] = table
+    return tomlkit.dumps(document)
+
+
+def _without_entry(client: Client, text: str, name: str) -> str:
+    if client.form != "toml":
+        return jsonc.without_member(text, (client.table, name))
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    del document[client.table][name]
+    return tomlkit.dumps(document)
+
+
+def _demand_only_ours(client: Client, before: str, after: str, name: str, new: dict[str, Any]) -> None:
+    """Whatever editor wrote it: the file says what it said, and our entry."""
+    expected, found = _whole(client, before), _whole(client, after)
+    expected.setdefault(client.table, {})[name] = new
+    if expected != found:
+        raise Unreadable(
+            "the file is written in a way that cannot be changed safely",
+            hint="put the entry in by hand: --print shows it; nothing was changed",
+        )
+
+
+def _difference(client: Client, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
+    before, after = (_rendered(client, name, _masked(each)).splitlines() if each else [] for each in (old, new))
+    return "\n".join(unified_diff(before, after, "before", "after", n=100, lineterm=""))
+
+
+def _masked(shown: dict[str, Any]) -> dict[str, Any]:
+    """A server's variables and headers are secrets, but for the one that we put there ourselves."""
+    hidden = {"env", "headers", "http_headers"}
+    return {
+        key: {inner: text if inner == "DESKHAND_HOME" else MASK for inner, text in value.items()}
+        if key in hidden and isinstance(value, dict)
+        else value
+        for key, value in shown.items()
+    }
+
+
+def _rendered(client: Client, name: str, shown: dict[str, Any]) -> str:
+    if client.form == "toml":
+        return _with_entry(client, "", name, shown).strip()
+    return json.dumps({client.table: {name: shown}}, indent=2, ensure_ascii=False)
+
+
+def _record_file(home: Path, client: Client, name: str) -> Path:
+    return home / "connections" / f"{client.name}-{name}.json"
+
+
+def _record(place: Path) -> Connection | None:
+    found = files.content(place)
+    if found is None:
+        return None
+    try:
+        return Connection(**json.loads(found))
+    except (ValueError, TypeError) as error:
+        raise Unreadable(f"{place} is damaged", hint="move it away; --undo then takes out the entry alone") from error
+
+
+def _put_back(place: Path, noted: bytes | None) -> None:
+    if noted is None:
+        place.unlink(missing_ok=True)
+    else:
+        files.rewrite(place, noted, files.content(place))
+
+
+def _digest(data: bytes) -> str:
+    return sha256(data).hexdigest()

@@ -1,0 +1,70 @@
+"""The check-up of a desk: one finding a part, each with what to do; and the few repairs that are safe."""
+
+import asyncio
+import inspect
+import sqlite3
+from collections.abc import Awaitable, Callable
+
+import httpx2
+
+from deskhand.app import Desk
+from deskhand.errors import DeskError
+from deskhand.setup import machine, parts
+from deskhand.setup.findings import Finding, bad, good
+
+__all__ = ["Finding", "checkup", "repair"]
+
+Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
+
+
+def _configuration(desk: Desk) -> Finding:
+    return good("configuration", f"every option of {desk.settings.home / 'config.toml'} and the environment is valid")
+
+
+CHECKS: dict[str, Check] = {
+    "python": machine.python,
+    "configuration": _configuration,
+    "home": machine.home,
+    "secrets": machine.secrets,
+    "disk": machine.disk,
+    "database": parts.database,
+    "record": parts.record,
+    "clock": machine.clock,
+    "ledger": parts.ledger,
+    "vault": parts.vault,
+    "folders": parts.folders,
+    "index": parts.index,
+    "mailbox": parts.mailbox,
+    "approvals": parts.approvals,
+    "tasks": parts.tasks,
+    "agents": parts.agents,
+    "model": parts.model,
+    "clients": parts.clients,
+    "notify": parts.notify,
+    "port": machine.port,
+}
+REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index)
+
+
+async def checkup(desk: Desk) -> list[Finding]:
+    """Every part in turn; one that fails is a finding, never the end of the check-up."""
+    return [await _checked(name, check, desk) for name, check in CHECKS.items()]
+
+
+def repair(desk: Desk) -> list[str]:
+    """What was done: permissions, the schema, missing folders, a damaged index. Nothing of the person's is touched."""
+    return [line for each in REPAIRS for line in each(desk)]
+
+
+async def _checked(name: str, check: Check, desk: Desk) -> Finding:
+    try:
+        if inspect.iscoroutinefunction(check):
+            found: Finding = await check(desk)
+            return found
+        return await asyncio.to_thread(check, desk)  # type: ignore[arg-type]
+    except DeskError as error:
+        return bad(name, error.message, error.hint)
+    except TimeoutError:
+        return bad(name, "does not answer in time", "look whether it runs and can be reached")
+    except (OSError, sqlite3.Error, httpx2.HTTPError) as error:
+        return bad(name, f"cannot be checked: {error}", "look at what it names")

@@ -1,0 +1,64 @@
+"""Changing somebody's file: a copy of what was there first, then all of the new text in one step."""
+
+import os
+import stat
+import tempfile
+from datetime import datetime
+from pathlib import Path
+
+from deskhand.errors import Changed, Unavailable
+
+_NEW = 0o600
+"""A file that we make may hold a token or an address."""
+
+
+def content(file: Path) -> bytes | None:
+    """What is in the file; None where there is none. A link is followed, as the file's owner meant it."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"cannot read {file}: {error.strerror}", hint="nothing was changed") from error
+
+
+def rewrite(file: Path, data: bytes, seen: bytes | None) -> None:
+    """Put `data` into the file that held `seen`. Its permissions stay, and a link stays a link."""
+    place = Path(os.path.realpath(file))
+    if content(place) != seen:
+        raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        _swap(place, data, _NEW if seen is None else stat.S_IMODE(place.stat().st_mode))
+    except OSError as error:
+        raise Unavailable(f"cannot write {file}: {error.strerror}", hint="nothing was changed") from error
+
+
+def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:
+    """A copy of `data` in the desk's home, readable by its owner only; its place."""
+    folder = home / "backups"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stamp = f"{now:%Y%m%dT%H%M%S}"
+    tried = (folder / f"{name}.{stamp}{f'-{more}' if more else ''}" for more in range(10_000))
+    place = next(each for each in tried if not each.exists())
+    _swap(place, data, _NEW)
+    return place
+
+
+def _swap(place: Path, data: bytes, mode: int) -> None:
+    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
+    try:
+        with os.fdopen(handle, "wb") as made:
+            os.fchmod(made.fileno(), mode)
+            made.write(data)
+            made.flush()
+            os.fsync(made.fileno())
+        Path(name).replace(place)
+    except OSError:
+        Path(name).unlink(missing_ok=True)
+        raise
+    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

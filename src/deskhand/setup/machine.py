@@ -1,0 +1,140 @@
+"""Checks of the machine and of the desk's home on it."""
+
+import asyncio
+import os
+import shutil
+import socket
+import stat
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from deskhand import __version__, audit
+from deskhand.app import Desk
+from deskhand.setup.findings import Finding, bad, good, warning
+
+_LOW, _EMPTY = 1_000_000_000, 100_000_000
+_EARLIEST = 2026
+_SKEW = timedelta(minutes=5)
+_SECRET_NAMES = (".env", "token", "seal.key", "credentials.json", "client_secret.json")
+
+
+def python(desk: Desk) -> Finding:
+    del desk
+    return good("python", f"deskhand {__version__} on Python {sys.version.split()[0]}")
+
+
+def home(desk: Desk) -> Finding:
+    """Nobody else may read keys, tokens and mail."""
+    folder = desk.settings.home
+    if not folder.is_dir():
+        return good("home", f"{folder} is made at the first use")
+    if folder.stat().st_uid != os.getuid():
+        return bad("home", f"{folder} belongs to another user", "run deskhand as its owner, or set DESKHAND_HOME")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return bad("home", f"{folder} cannot be written", f"chmod 700 {folder}")
+    open_to_others = too_open(folder)
+    if open_to_others:
+        names = ", ".join(str(path.relative_to(folder.parent)) for path in open_to_others[:5])
+        return bad("home", f"others may read {names}", "deskhand doctor --fix takes that right away")
+    return good("home", f"{folder}, readable by you alone")
+
+
+def too_open(folder: Path) -> list[Path]:
+    """The home and what lies in it that others may read or write."""
+    inside = (path for path in folder.iterdir() if not path.is_symlink())
+    others = stat.S_IRWXG | stat.S_IRWXO
+    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and _matters(path, folder)]
+
+
+def _matters(path: Path, folder: Path) -> bool:
+    return path == folder or path.is_dir() or path.suffix != ".migrating"
+
+
+def close_home(desk: Desk) -> list[str]:
+    done = []
+    if desk.settings.home.is_dir():
+        for path in too_open(desk.settings.home):
+            path.chmod(stat.S_IMODE(path.stat().st_mode) & 0o700)
+            done.append(f"took others' rights on {path} away")
+    return done
+
+
+def disk(desk: Desk) -> Finding:
+    folder = next(each for each in (desk.settings.home, *desk.settings.home.parents) if each.exists())
+    free = shutil.disk_usage(folder).free
+    says = f"{free / 1e9:.1f} GB free where the desk's home is"
+    if free < _EMPTY:
+        return bad("disk", says, "make room: below this nothing can be written safely")
+    return warning("disk", says, "make room soon") if free < _LOW else good("disk", says)
+
+
+async def clock(desk: Desk) -> Finding:
+    """Approvals expire and the rate window moves by this clock."""
+    now = desk.now()
+    if now.year < _EARLIEST:
+        return bad("clock", f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
+    last = await _last_line(desk)
+    if last is not None and last - now > _SKEW:
+        return bad(
+            "clock", f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now", "set the machine's clock"
+        )
+    return good("clock", f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
+
+
+async def _last_line(desk: Desk) -> datetime | None:
+    from deskhand.store import revision, schema
+
+    if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
+        return None
+    lines = await desk.store.read(lambda tx: audit.entries(tx, limit=1))
+    return datetime.fromisoformat(lines[0][1].timestamp) if lines else None
+
+
+def port(desk: Desk) -> Finding:
+    number = desk.settings.inbox_port
+    try:
+        socket.create_server(("127.0.0.1", number)).close()
+    except OSError as error:
+        if _is_desk(number):
+            return good("port", f"a desk answers at http://127.0.0.1:{number}")
+        return warning("port", f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
+    return good("port", f"{number} is free for `deskhand up`")
+
+
+def _is_desk(number: int) -> bool:
+    import httpx2
+
+    try:
+        answer = httpx2.get(f"http://127.0.0.1:{number}/health", timeout=3)
+        return answer.status_code == 200 and answer.json() == {"status": "ok"}
+    except (httpx2.HTTPError, ValueError):
+        return False
+
+
+def secrets(desk: Desk) -> Finding:
+    """Keys must not travel with a repository or a synchronised vault."""
+    folder, vault = desk.settings.home, desk.settings.vault_path
+    if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
+        return bad("secrets", "the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
+    if not shutil.which("git"):
+        return good("secrets", "the home is outside the vault")
+    if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
+        return warning("secrets", f"{folder} lies in a git repository", "move it, or add it to .gitignore")
+    kept = _git(vault, "ls-files").splitlines() if vault else []
+    named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
+    if named:
+        return warning(
+            "secrets", f"the vault's repository keeps {', '.join(named[:3])}", "git rm --cached, and renew them"
+        )
+    return good("secrets", "the home is outside the vault and outside any repository")
+
+
+def _git(folder: Path | None, *arguments: str) -> str:
+    if folder is None or not folder.is_dir():
+        return ""
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=20
+    )
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,124 @@
+"""Tells the person elsewhere that something waits. A message says how much and where; it never decides anything.
+
+What waits is not told, not even its sender: a message passes through other people's servers and stays there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from deskhand.app import Desk
+from deskhand.errors import BadConfig, DeskError
+from deskhand.store import Bell, Transaction
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+log = logging.getLogger("deskhand.notify")
+
+Send = Callable[[str, str], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    gather: float = 5.0
+    """So long others may join the first one."""
+    quiet: float = 60.0
+    """So long nothing more is said after a message."""
+    glance: float = 2.0
+    """So long a look at the doorbell takes; also how long an ending desk waits for us."""
+    rest: float = 15.0
+    """After so long the vault is looked at even when nobody rang."""
+
+
+async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
+    """Until it is cancelled: one message for what came in since the last one."""
+    pace, page = pace or Pace(), _page(address)
+    # Apprise reads a hundred modules at its first use.
+    send = await asyncio.to_thread(messenger, desk.settings.notify)
+    told: frozenset[str] = frozenset()
+    with desk.store.bell("deskhand", None) as bell:
+        while True:
+            told = await _round(desk, send, page, told, pace)
+            await _rung(bell, pace)
+
+
+async def _rung(bell: Bell, pace: Pace) -> None:
+    """Until something may have come in. A file that was put into the vault by hand rings no bell."""
+    left = pace.rest
+    try:
+        while left > 0 and not await asyncio.to_thread(bell.wait, min(pace.glance, left)):
+            left -= pace.glance
+    except DeskError as error:
+        log.warning("not_looked", extra={"failure": error.message})
+        await asyncio.sleep(pace.rest)
+
+
+async def _round(desk: Desk, send: Send, page: str, told: frozenset[str], pace: Pace) -> frozenset[str]:
+    """What the person knows of after this round; what woke up again is news again."""
+    try:
+        waiting = await _waiting(desk)
+        if waiting <= told:
+            return told & waiting
+        await asyncio.sleep(pace.gather)
+        waiting = await _waiting(desk)
+    except DeskError as error:
+        log.warning("not_looked", extra={"failure": error.message})
+        return told
+    if waiting <= told:
+        return told & waiting
+    sent = await send(*_message(len(waiting), page))
+    if not sent:
+        log.warning("not_notified", extra={"waiting": len(waiting)})
+    await asyncio.sleep(pace.quiet)
+    return waiting if sent else told
+
+
+def messenger(urls: "SecretStr | None") -> Send:
+    """Sends to every address that `inbox.notify` names."""
+    try:
+        import apprise
+    except ImportError:
+        raise BadConfig("notify is set, but apprise is not installed", hint="pip install 'deskhand[notify]'") from None
+    asset = apprise.AppriseAsset(app_id="Deskhand", app_desc="Deskhand", app_url="")
+    sender = apprise.Apprise(asset=asset)
+    for number, url in enumerate((urls.get_secret_value() if urls else "").split(), 1):
+        if not sender.add(url):
+            # The URL itself may hold a password.
+            raise BadConfig(
+                f"address {number} of notify is none that Apprise knows ({url.partition('://')[0][:20]}://…)",
+                hint="correct DESKHAND_NOTIFY, or notify under [inbox] in config.toml",
+            )
+
+    async def send(title: str, body: str) -> bool:
+        return bool(await sender.async_notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT))
+
+    return send
+
+
+def _message(number: int, page: str) -> tuple[str, str]:
+    what = "1 thing waits" if number == 1 else f"{number} things wait"
+    return f"Deskhand: {what}", f"{what} for your answer.\n{page}"
+
+
+def _page(address: str) -> str:
+    """The page's front door alone: an address that signs somebody in must not travel."""
+    parts = urlsplit(address)
+    return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}/"
+
+
+async def _waiting(desk: Desk) -> frozenset[str]:
+    """The ids of what is neither answered nor put off."""
+    now = round(desk.now().timestamp() * 1000)
+
+    def ask(tx: Transaction) -> tuple[set[str], set[str]]:
+        asked = tx.all("SELECT id FROM actions WHERE state = 'unknown' OR (state = 'waiting' AND expires > ?)", now)
+        resting = tx.all("SELECT id FROM holds UNION SELECT id FROM snoozes WHERE until > ?", now)
+        return {row[0] for row in asked}, {row[0] for row in resting}
+
+    asked, resting = await desk.store.read(ask)
+    drafts = await desk.drafts.waiting() if desk.settings.vault_path else []
+    return frozenset(asked | {str(each.properties.get("draft_id")) for each in drafts}) - resting

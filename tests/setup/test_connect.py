@@ -1,0 +1,266 @@
+import json
+import os
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
+from requirements import requirement
+
+from deskhand.setup import jsonc
+from deskhand.setup.clients import CLIENTS, file_of
+
+from .conftest import Account
+
+FILES = {
+    "claude-code": ".claude.json",
+    "claude-desktop": ".config/Claude/claude_desktop_config.json",
+    "codex": ".codex/config.toml",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".config/Code/User/mcp.json",
+    "gemini": ".gemini/settings.json",
+}
+TABLE = {"codex": "mcp_servers", "vscode": "servers"}
+JSONC = """{
+  // my servers
+  "TABLE": {
+    "other": { "command": "x", "env": { "KEY": "hunter2" } }, /* mine */
+  },
+  "theme": "dark" // at night
+}
+"""
+TOML = (
+    '# mine\nmodel = "x"  # y\n\n[mcp_servers.other]\ncommand = "x"\nenv = { KEY = "hunter2" }\n\n[profiles.a]\nb = 1\n'
+)
+JSON = '{"mcpServers":{"other":{"command":"x","env":{"KEY":"hunter2"}}},\n    "numStartups": 7}'
+
+
+def before(client: str) -> str:
+    text = {"toml": TOML, "jsonc": JSONC, "json": JSON}[CLIENTS[client].form]
+    return text.replace("TABLE", TABLE.get(client, "mcpServers"))
+
+
+def read(client: str, text: str) -> dict[str, object]:
+    return tomllib.loads(text) if client == "codex" else jsonc.value(text, jsonc.parse(text))
+
+
+@requirement("connect:own-file")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(account: Account, client: str) -> None:
+    account.set_up()
+    file = account.folder / FILES[client]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(before(client))
+    file.chmod(0o640)
+
+    done = account.deskhand("connect", client, "--yes")
+
+    text = file.read_text()
+    servers = read(client, text)[TABLE.get(client, "mcpServers")]
+    assert done.code == 0, done.err
+    assert servers["deskhand"]["args"] == ["mcp", "desk"]
+    assert servers["deskhand"]["env"] == {"DESKHAND_HOME": str(account.home)}
+    assert servers["other"] == {"command": "x", "env": {"KEY": "hunter2"}}
+    assert "hunter2" not in done.out + done.err
+    assert "+" in done.out
+    assert "DESKHAND_HOME" in done.out
+    assert all(
+        comment in text for comment in ("// my servers", "/* mine */", "// at night") if comment in before(client)
+    )
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    copies = [path for path in (account.home / "backups").iterdir() if path.read_text() == before(client)]
+    assert [stat.S_IMODE(copy.stat().st_mode) for copy in copies] == [0o600]
+
+    assert "nothing was changed" in account.deskhand("connect", client, "--yes").out
+    undone = account.deskhand("connect", client, "--undo", "--yes")
+    assert undone.code == 0, undone.err
+    assert file.read_text() == before(client)
+    assert account.deskhand("connect", client, "--undo", "--yes").code == 4
+
+
+@requirement("connect:undo")
+@pytest.mark.parametrize("client", CLIENTS)
+def test_where_the_file_was_changed_since_only_our_entry_goes(account: Account, client: str) -> None:
+    account.set_up()
+    file = account.folder / FILES[client]
+    assert account.deskhand("connect", client, "--yes").code == 0
+    made = file.read_text()
+    later = f"{made}\n[later]\nx = 1\n" if client == "codex" else jsonc.with_member(made, ("later",), {"x": 1})
+    file.write_text(later)
+
+    assert account.deskhand("connect", client, "--undo", "--yes").code == 0
+
+    assert read(client, file.read_text()).get(TABLE.get(client, "mcpServers"), {}) == {}
+    assert read(client, file.read_text())["later"] == {"x": 1}
+
+
+@requirement("connect:undo")
+def test_a_file_that_was_not_there_is_gone_after_undo(account: Account) -> None:
+    account.set_up()
+    assert account.deskhand("connect", "cursor", "--server", "email", "--yes").code == 0
+    file = account.folder / FILES["cursor"]
+    assert list(json.loads(file.read_text())["mcpServers"]) == ["deskhand-email"]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+    assert account.deskhand("connect", "cursor", "--server", "email", "--undo", "--yes").code == 0
+
+    assert not file.exists()
+
+
+@requirement("connect:broken-file")
+@pytest.mark.parametrize(
+    ("client", "text"),
+    [
+        ("claude-code", '{"mcpServers": {'),
+        ("claude-code", '{"mcpServers": {}} // no comments here'),
+        ("claude-desktop", '{"mcpServers": []}'),
+        ("vscode", '{"servers": {"deskhand": 3}}'),
+        ("gemini", "[1, 2]"),
+        ("codex", "a = = 1"),
+        ("codex", "mcp_servers = 3"),
+        ("cursor", "\xff\xfe"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_named_and_left_alone(account: Account, client: str, text: str) -> None:
+    account.set_up()
+    file = account.folder / FILES[client]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(text.encode("latin-1"))
+
+    done = account.deskhand("connect", client, "--yes")
+
+    assert done.code == 2
+    assert str(file) in done.err
+    assert "Traceback" not in done.err
+    assert file.read_bytes() == text.encode("latin-1")
+
+
+@requirement("connect:own-file")
+def test_a_linked_file_is_changed_where_it_lies_and_nothing_is_asked_in_vain(account: Account) -> None:
+    account.set_up()
+    real = account.folder / "dotfiles" / "claude.json"
+    real.parent.mkdir()
+    real.write_text("{}")
+    (account.folder / ".claude.json").symlink_to(real)
+
+    refused = account.deskhand("connect", "claude-code")
+    printed = account.deskhand("connect", "claude-code", "--print")
+    assert (refused.code, real.read_text()) == (2, "{}")
+    assert "--yes" in refused.err
+    assert f"claude mcp add --scope user deskhand -e DESKHAND_HOME={account.home} -- " in printed.out
+    assert real.read_text() == "{}"
+
+    assert account.deskhand("connect", "claude-code", "--yes").code == 0
+    assert (account.folder / ".claude.json").is_symlink()
+    assert json.loads(real.read_text())["mcpServers"]["deskhand"]["type"] == "stdio"
+
+
+@requirement("connect:works-anywhere")
+@pytest.mark.anyio
+async def test_the_command_that_was_written_starts_the_server_from_any_folder(account: Account, tmp_path: Path) -> None:
+    account.set_up()
+    assert account.deskhand("connect", "gemini", "--server", "obsidian", "--yes").code == 0
+    entry = json.loads((account.folder / FILES["gemini"]).read_text())["mcpServers"]["deskhand-obsidian"]
+    (account.vault / "a.md").write_text("found\n")
+
+    # What a desktop gives to a program it starts, and nothing of our shell.
+    server = StdioServerParameters(
+        command=entry["command"], args=entry["args"], env={"PATH": "/usr/bin:/bin"} | entry["env"], cwd="/"
+    )
+    async with Client(server) as client:
+        answer = await client.call_tool("read_note", {"path": "a.md"})
+
+    assert answer.structured_content["body"] == "found\n"
+
+
+@requirement("connect:token")
+@pytest.mark.parametrize("client", [name for name in CLIENTS if name != "claude-desktop"])
+def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Account, client: str) -> None:
+    account.set_up("--user", "ada")
+
+    done = account.deskhand("connect", client, "--http", "--yes")
+
+    entry = read(client, (account.folder / FILES[client]).read_text())[TABLE.get(client, "mcpServers")]["deskhand"]
+    (bearer,) = (entry.get("headers") or entry["http_headers"]).values()
+    token = bearer.removeprefix("Bearer ")
+    assert done.code == 0, done.err
+    assert token.startswith("dh_")
+    assert token not in done.out + done.err
+    assert "http://127.0.0.1:8642/mcp" in entry.values()
+    kept = [path for path in account.home.rglob("*") if path.is_file() and token.encode() in path.read_bytes()]
+    assert kept == []
+    assert f"{client}-deskhand" in account.deskhand("token", "list").out
+
+    assert account.deskhand("connect", client, "--undo", "--yes").code == 0
+    assert f"{client}-deskhand" not in account.deskhand("token", "list").out
+
+
+@requirement("connect:token")
+def test_a_client_without_addresses_and_a_token_without_a_user_are_refused(account: Account) -> None:
+    account.set_up()
+    done = account.deskhand("connect", "claude-desktop", "--http", "--yes")
+
+    assert done.code == 2
+    assert "starts programs" in done.err
+
+    nobody = account.deskhand("connect", "codex", "--http", "--yes")
+    assert (nobody.code, "--user" in nobody.err) == (3, True)
+    assert not (account.folder / FILES["codex"]).exists()
+    assert account.deskhand("token", "list").out == ""
+
+
+@requirement("connect:own-file")
+@pytest.mark.parametrize(
+    ("client", "platform", "place"),
+    [
+        ("vscode", "darwin", "Library/Application Support/Code/User/mcp.json"),
+        ("claude-desktop", "darwin", "Library/Application Support/Claude/claude_desktop_config.json"),
+        ("claude-desktop", "win32", "AppData/Roaming/Claude/claude_desktop_config.json"),
+        ("codex", "linux", ".codex/config.toml"),
+    ],
+)
+def test_each_client_is_looked_for_where_it_looks_itself(
+    tmp_path: Path, client: str, platform: str, place: str
+) -> None:
+    assert file_of(CLIENTS[client], {"HOME": str(tmp_path)}, platform) == tmp_path / place
+    if client == "codex":
+        assert file_of(CLIENTS[client], {"CODEX_HOME": "/elsewhere"}, platform) == Path("/elsewhere/config.toml")
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@requirement("connect:own-file")
+@given(st.dictionaries(st.text(max_size=5), VALUES, max_size=4), st.sampled_from([None, 1, 4, "\t"]), st.booleans())
+def test_for_any_json_one_member_comes_and_goes_and_the_rest_stays(
+    whole: dict[str, object], indent: int | str | None, comments: bool
+) -> None:
+    whole.pop("servers", None)
+    text = json.dumps(whole, indent=indent)
+    if comments:
+        text = f'// top\n{text}\n/* end, " */'
+
+    put = jsonc.with_member(text, ("servers", "deskhand"), {"a": [1]})
+    assert jsonc.value(put, jsonc.parse(put)) == whole | {"servers": {"deskhand": {"a": [1]}}}
+    gone = jsonc.without_member(put, ("servers", "deskhand"))
+    assert jsonc.value(gone, jsonc.parse(gone)) == whole | {"servers": {}}
+
+
+def test_connecting_takes_no_variable_of_this_shell_along_and_says_so(account: Account) -> None:
+    account.set_up()
+    environment = os.environ | {"DESKHAND_ADDRESS": "other@example.com"}
+    command = [sys.executable, "-m", "deskhand", "connect", "cursor", "--yes"]
+
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+
+    assert "DESKHAND_ADDRESS is set in this shell only" in done.stderr
+    assert "other@example.com" not in (account.folder / FILES["cursor"]).read_text()

@@ -1,0 +1,169 @@
+import os
+import socket
+import sqlite3
+import stat
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from requirements import requirement
+
+from .conftest import Account, Done
+
+
+def states(done: Done) -> dict[str, str]:
+    return {finding["name"]: finding["state"] for finding in done.json["findings"]}
+
+
+def finding(done: Done, name: str) -> dict[str, str]:
+    return next(each for each in done.json["findings"] if each["name"] == name)
+
+
+@requirement("doctor:findings")
+def test_a_desk_in_order_is_called_so_and_nothing_is_made_by_looking(account: Account) -> None:
+    account.set_up("--make-folders")
+    account.deskhand("connect", "codex", "--yes")
+    listed = sorted(path.name for path in account.home.iterdir())
+
+    done = account.deskhand("doctor", "--json")
+
+    assert done.code == 0
+    assert {name for name, state in states(done).items() if state == "bad"} == set()
+    assert finding(done, "clients")["says"] == "connected: Codex"
+    assert sorted(path.name for path in account.home.iterdir()) == listed
+
+    shown = account.deskhand("doctor").out
+    assert "ok    vault" in shown
+
+
+def without_vault(account: Account) -> None:
+    account.vault.rmdir()
+
+
+def open_key(account: Account) -> None:
+    (account.home / "seal.key").write_text("x")
+    (account.home / "seal.key").chmod(0o644)
+
+
+def twin_folder(account: Account) -> None:
+    (account.vault / "approved").mkdir()
+
+
+def linked_folder(account: Account) -> None:
+    (account.vault / "Approved").symlink_to(account.folder)
+
+
+def broken_record(account: Account) -> None:
+    account.deskhand("log")
+    with closing(sqlite3.connect(account.home / "desk.db")) as db:
+        db.execute("UPDATE audit_head SET seq = 5")
+        db.commit()
+
+
+def newer_database(account: Account) -> None:
+    account.deskhand("log")
+    with closing(sqlite3.connect(account.home / "desk.db")) as db:
+        db.execute("UPDATE alembic_version SET version_num = '9999'")
+        db.commit()
+
+
+def no_database(account: Account) -> None:
+    (account.home / "desk.db").write_bytes(b"this is no database, whatever its name says" * 100)
+    (account.home / "desk.db").chmod(0o600)
+
+
+def unknown_option(account: Account) -> None:
+    (account.home / "config.toml").write_text('approvls = "sealed"\n')
+
+
+TROUBLE = {
+    "vault": without_vault,
+    "home": open_key,
+    "folders": twin_folder,
+    "record": broken_record,
+    "database": newer_database,
+    "configuration": unknown_option,
+}
+
+
+@requirement("doctor:findings")
+@pytest.mark.parametrize(("name", "make"), [*TROUBLE.items(), ("folders", linked_folder), ("database", no_database)])
+def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(account: Account, name: str, make) -> None:
+    account.set_up()
+    make(account)
+
+    done = account.deskhand("doctor", "--json")
+
+    assert done.code == 1
+    assert done.json["good"] is False
+    assert finding(done, name)["state"] == "bad"
+    assert finding(done, name)["fix"]
+
+
+@requirement("doctor:findings")
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({"DESKHAND_MAIL": "imap", "DESKHAND_IMAP_URL": "imap://me:hunter2@127.0.0.1:1"}, "mailbox"),
+        ({"FASTAPI_BASE_URL": "http://127.0.0.1:1", "SERVICE_AUTH_TOKEN": "hunter2"}, "tasks"),
+        ({"DESKHAND_DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/desk"}, "database"),
+        ({"DESKHAND_MODEL": "openai:some"}, "model"),
+    ],
+)
+def test_what_does_not_answer_is_bad_and_no_secret_is_shown(
+    account: Account, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], name: str
+) -> None:
+    account.set_up()
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+
+    done = account.deskhand("doctor", "--json")
+
+    assert done.code == 1
+    assert finding(done, name)["state"] == "bad"
+    assert "hunter2" not in done.out + done.err
+
+
+@requirement("doctor:findings")
+def test_warnings_name_the_port_dev_mode_secrets_in_git_and_old_clients(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account.set_up()
+    account.deskhand("connect", "cursor", "--yes")
+    file = account.folder / ".cursor" / "mcp.json"
+    file.write_text(file.read_text().replace('/deskhand"', '/moved-away"'))
+    subprocess.run(["git", "init", "-q", str(account.folder)], check=True)
+    monkeypatch.setenv("DEV_MODE", "true")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("DESKHAND_PORT", str(taken.getsockname()[1]))
+        done = account.deskhand("doctor", "--json")
+
+    warned = {name for name, state in states(done).items() if state == "warning"}
+    assert {"port", "approvals", "secrets", "clients", "folders"} <= warned
+    assert done.code == 0
+
+
+@requirement("doctor:fix")
+def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(account: Account) -> None:
+    account.set_up()
+    (account.vault / "note.md").write_text("mine\n")
+    assert account.deskhand("notes", "index").code == 0
+    (index,) = (account.home / "cache").glob("*.db")
+    for path in (account.home / "cache").iterdir():
+        path.write_bytes(b"damaged" * 1000)
+    open_key(account)
+    account.home.chmod(0o755)
+
+    assert account.deskhand("doctor", "--json").code == 1
+    done = account.deskhand("doctor", "--fix", "--json")
+
+    assert done.code == 0, done.out
+    assert len(done.json["repaired"]) == 2 + 8 + 1
+    assert stat.S_IMODE(account.home.stat().st_mode) == 0o700
+    assert stat.S_IMODE((account.home / "seal.key").stat().st_mode) == 0o600
+    assert (account.vault / "Needs_Action").is_dir()
+    assert index.read_bytes().startswith(b"SQLite format 3")
+    assert (account.vault / "note.md").read_text() == "mine\n"
+    assert account.deskhand("doctor", "--fix", "--json").json["repaired"] == []
+    assert os.access(Path(account.home), os.W_OK)

@@ -1,0 +1,205 @@
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from requirements import requirement
+
+from deskhand.config import OPTIONS, load, sentence
+from deskhand.errors import BadConfig
+from deskhand.setup import init
+
+from .conftest import Account
+
+
+@requirement("init:commented")
+def test_every_option_is_in_the_file_with_its_sentence_and_its_default(account: Account) -> None:
+    done = account.set_up("--timezone", "Europe/Berlin")
+
+    text = (account.home / "config.toml").read_text()
+    written = [name for name in OPTIONS if name not in ("home", "tmux", "tmux_pane")]
+    assert [name for name in written if sentence(name) not in text or OPTIONS[name].variable not in text] == []
+    assert {key: value for key, value in tomllib.loads(text).items() if value != {}} == {
+        "vault_path": str(account.vault),
+        "timezone": "Europe/Berlin",
+        "mail": {"address": "me@example.com"},
+    }
+    assert "# max_sends = 10\n" in text
+    assert "timezone: not set -> Europe/Berlin" in done.out
+    assert stat.S_IMODE((account.home / "config.toml").stat().st_mode) == 0o600
+    assert stat.S_IMODE(account.home.stat().st_mode) == 0o700
+    assert list(account.vault.iterdir()) == []
+
+    # Each line that is now a comment may be put in force as it stands, where it has a default.
+    uncommented = "\n".join(
+        line.removeprefix("# ") if line.endswith(("= 10", "= 3600", '= "seed"', "= false")) else line
+        for line in text.splitlines()
+    )
+    (account.home / "config.toml").write_text(uncommented)
+    assert load().sources["max_sends"] == "config.toml"
+
+
+@requirement("init:kept")
+def test_running_it_again_keeps_every_word_and_a_copy(account: Account) -> None:
+    account.home.mkdir()
+    mine = '# mine\nport = 4000  # because\n\n[mail]\nkind = "local"\n# the address:\naddress = "old@example.com"\n'
+    (account.home / "config.toml").write_text(mine)
+    (account.home / "config.toml").chmod(0o640)
+
+    done = account.deskhand("init", "--address", "new@example.com", "--user", "ada", "--yes", "--json")
+
+    text = (account.home / "config.toml").read_text()
+    assert done.json["changed"] == {"mail.address": "new@example.com", "user": "ada"}
+    assert Path(done.json["backup"]).read_text() == mine
+    assert all(line in text for line in ("# mine\n", "port = 4000  # because\n", "# the address:\n"))
+    assert load().settings.address == "new@example.com"
+    assert load().settings.port == 4000
+    assert load().settings.user == "ada"
+    assert stat.S_IMODE((account.home / "config.toml").stat().st_mode) == 0o640
+
+    again = account.deskhand("init", "--user", "ada", "--yes")
+    assert "no value changes" in again.out
+    assert (account.home / "config.toml").read_text() == text
+    assert len(list((account.home / "backups").iterdir())) == 1
+
+
+LINES = st.sampled_from(
+    [
+        "# a comment",
+        "",
+        "port = 4000",
+        "# port = 1",
+        'log_level = "INFO"',
+        'agents.room = "x"',
+        "[mail]",
+        "# kind = 'imap'",
+        "[ tasks ]",
+        "timeout = 3.5 # s",
+        '[model]\nname = """a:b"""',
+        "[agents]",
+    ]
+)
+
+
+@requirement("init:kept")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(LINES, max_size=10))
+def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(tmp_path: Path, lines: list[str]) -> None:
+    home = tmp_path / "desk"
+    home.mkdir(exist_ok=True)
+    text = "\n".join(lines)
+    (home / "config.toml").write_text(text)
+    try:
+        before = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        with pytest.raises(BadConfig):
+            init.planned(home, {"user": "ada"})
+        return
+    try:
+        plan = init.planned(home, {"user": "ada", "mail": "imap"})
+    except BadConfig:
+        return
+
+    after = tomllib.loads(plan.after)
+    assert after.pop("user") == "ada"
+    assert after["mail"].pop("kind") == "imap"
+    assert {key: value for key, value in after.items() if value != {}} == {
+        key: value for key, value in before.items() if value != {}
+    }
+    assert [line for line in lines if line.startswith("# a") and line not in plan.after] == []
+
+
+@requirement("init:asks-nothing-twice")
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--vault", "/nowhere/at/all", "--yes"], "there is no folder /nowhere/at/all"),
+        (["--address", "not an address", "--yes"], "Invalid email address format"),
+        (["--timezone", "Mars/Olympus", "--yes"], "not a time zone"),
+        (["--user", "ada"], "nobody can be asked here"),
+    ],
+)
+def test_a_bad_answer_is_named_and_nothing_is_written(account: Account, flags: list[str], says: str) -> None:
+    done = account.deskhand("init", *flags)
+
+    assert done.code in (2, 3)
+    assert says in done.err
+    assert not account.home.exists()
+
+
+@requirement("init:vaults")
+@pytest.mark.parametrize(
+    ("platform", "place"),
+    [
+        ("linux", ".config/obsidian"),
+        ("linux", ".var/app/md.obsidian.Obsidian/config/obsidian"),
+        ("darwin", "Library/Application Support/obsidian"),
+        ("win32", "AppData/Roaming/obsidian"),
+    ],
+)
+def test_vaults_are_found_where_obsidian_itself_knows_them(tmp_path: Path, platform: str, place: str) -> None:
+    for name in ("Old", "Open"):
+        (tmp_path / name).mkdir()
+    listed = {
+        "a": {"path": str(tmp_path / "Old"), "ts": 5},
+        "b": {"path": str(tmp_path / "Open"), "ts": 1, "open": True},
+        "c": {"path": str(tmp_path / "Gone"), "ts": 9},
+        "d": "nonsense",
+    }
+    (tmp_path / place).mkdir(parents=True)
+    (tmp_path / place / "obsidian.json").write_text(json.dumps({"vaults": listed}))
+
+    assert init.vaults({"HOME": str(tmp_path)}, platform) == [tmp_path / "Open", tmp_path / "Old"]
+
+    (tmp_path / place / "obsidian.json").write_text("{broken")
+    assert init.vaults({"HOME": str(tmp_path)}, platform) == []
+
+
+@requirement("init:asks-nothing-twice")
+def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(account: Account) -> None:
+    known = account.folder / ".config" / "obsidian"
+    known.mkdir(parents=True)
+    (known / "obsidian.json").write_text(json.dumps({"vaults": {"a": {"path": str(account.vault)}}}))
+    ours, theirs = pty.openpty()
+    # The number of the vault; no mailbox; an address; no user; no zone; yes to folders; yes to writing.
+    os.write(ours, b"1\n\nme@example.com\n\n\ny\ny\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "deskhand", "init"],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    os.close(ours)
+    os.close(theirs)
+
+    assert done.returncode == 0, done.stderr
+    assert f"1  {account.vault}" in done.stderr
+    assert load().settings.vault_path == account.vault
+    assert load().settings.user is None
+    assert sorted(path.name for path in account.vault.iterdir()) == sorted(init.FOLDERS)
+    assert "next: deskhand doctor" in done.stdout
+
+
+@requirement("init:kept")
+def test_a_link_stays_a_link_and_a_password_is_not_shown(account: Account) -> None:
+    real = account.folder / "dotfiles.toml"
+    real.write_text('[mail]\nkind = "imap"\nimap_url = "imaps://me:old-secret@mail.example.org"\n')
+    account.home.mkdir()
+    (account.home / "config.toml").symlink_to(real)
+
+    done = account.deskhand("init", "--imap-url", "imaps://me:new-secret@mail.example.org", "--yes")
+
+    assert done.code == 0, done.err
+    assert (account.home / "config.toml").is_symlink()
+    assert "new-secret" in real.read_text()
+    assert "secret@" not in done.out + done.err
+    assert "imaps://me:********@mail.example.org" in done.out
