@@ -9,6 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
+from typing import Self
 
 import pytest
 from requirements import requirement
@@ -39,7 +40,7 @@ while True:
 class Writer:
     """Another process that appends to the record without a pause."""
 
-    def __enter__(self) -> "Writer":
+    def __enter__(self) -> Self:
         self._process = subprocess.Popen([sys.executable, "-c", WRITER], stdout=subprocess.PIPE, text=True)
         self.until(20)
         return self

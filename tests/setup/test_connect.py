@@ -67,7 +67,8 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
     assert servers["deskhand"]["env"] == {"DESKHAND_HOME": str(account.home)}
     assert servers["other"] == {"command": "x", "env": {"KEY": "hunter2"}}
     assert "hunter2" not in done.out + done.err
-    assert "+" in done.out and "DESKHAND_HOME" in done.out
+    assert "+" in done.out
+    assert "DESKHAND_HOME" in done.out
     assert all(
         comment in text for comment in ("// my servers", "/* mine */", "// at night") if comment in before(client)
     )
@@ -200,12 +201,16 @@ def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Accoun
 
 
 @requirement("connect:token")
-def test_a_client_without_addresses_says_so(account: Account) -> None:
+def test_a_client_without_addresses_and_a_token_without_a_user_are_refused(account: Account) -> None:
     account.set_up()
     done = account.deskhand("connect", "claude-desktop", "--http", "--yes")
 
     assert done.code == 2
     assert "starts programs" in done.err
+
+    nobody = account.deskhand("connect", "codex", "--http", "--yes")
+    assert (nobody.code, "--user" in nobody.err) == (3, True)
+    assert not (account.folder / FILES["codex"]).exists()
     assert account.deskhand("token", "list").out == ""
 
 

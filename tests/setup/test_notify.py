@@ -18,6 +18,7 @@ from deskhand.errors import BadConfig
 from deskhand.servers.email import email_server
 from deskhand.web import notify
 
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 PACE = notify.Pace(gather=0.05, quiet=0.3, glance=0.05, rest=0.1)
 
 
@@ -54,21 +55,27 @@ def listening() -> Iterator[Post]:
     post = Post()
     thread = threading.Thread(target=post.server.serve_forever)
     thread.start()
-    yield post
-    post.server.shutdown()
-    thread.join()
-    post.server.server_close()
+    try:
+        yield post
+    finally:
+        post.server.shutdown()
+        thread.join()
+        post.server.server_close()
 
 
 @asynccontextmanager
-async def notified(home: Home, urls: str) -> AsyncIterator[Desk]:
+async def notified(home: Home, urls: str, waiting: int) -> AsyncIterator[Desk]:
     more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_NOTIFY": urls}
     desk = Desk(load(home.environment | more).settings)
-    async with anyio.create_task_group() as group:
-        group.start_soon(notify.run, desk, "http://127.0.0.1:8642/enter/a-secret-link", PACE)
-        yield desk
-        group.cancel_scope.cancel()
-    desk.close()
+    try:
+        for number in range(waiting):
+            await propose(desk, number)
+        async with anyio.create_task_group() as group:
+            group.start_soon(notify.run, desk, "http://127.0.0.1:8642/enter/a-secret-link", PACE)
+            yield desk
+            group.cancel_scope.cancel()
+    finally:
+        desk.close()
 
 
 async def propose(desk: Desk, number: int) -> None:
@@ -81,18 +88,16 @@ async def propose(desk: Desk, number: int) -> None:
 @requirement("notify:links")
 async def test_a_message_says_how_many_wait_and_where_and_nothing_else(home: Home) -> None:
     with listening() as post:
-        async with notified(home, post.url) as desk:
-            await propose(desk, 1)
+        async with notified(home, post.url, waiting=3) as desk:
             first = await post.next()
-            await propose(desk, 2)
-            await propose(desk, 3)
+            await propose(desk, 4)
             second = await post.next()
 
         assert (first["title"], first["message"]) == (
-            "Deskhand: 1 thing waits",
-            "1 thing waits for your answer.\nhttp://127.0.0.1:8642/",
+            "Deskhand: 3 things wait",
+            "3 things wait for your answer.\nhttp://127.0.0.1:8642/",
         )
-        assert second["title"] == "Deskhand: 3 things wait"
+        assert second["title"] == "Deskhand: 4 things wait"
         assert post.messages.empty()
         told = json.dumps([first, second])
         assert [word for word in ("private", "friend", "secret-link", "approve") if word in told] == []
@@ -103,8 +108,7 @@ async def test_a_message_says_how_many_wait_and_where_and_nothing_else(home: Hom
 async def test_a_message_that_was_refused_is_sent_again_later(home: Home) -> None:
     with listening() as post:
         post.refuse = True
-        async with notified(home, post.url) as desk:
-            await propose(desk, 1)
+        async with notified(home, post.url, waiting=1):
             refused = await post.next()
             post.refuse = False
             again = await post.next()

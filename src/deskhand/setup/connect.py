@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from deskhand.errors import DeskError, InvalidInput, NotFound, Unreadable
+from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unreadable
 from deskhand.setup import files, jsonc
 from deskhand.setup.clients import Address, Client, Program, entry
 
@@ -125,6 +125,8 @@ def disconnect(home: Path, plan: Plan, now: datetime) -> Connection | None:
     if plan.before is not None:
         files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now)
     if plan.after is None:
+        if files.content(plan.file) != plan.before:
+            raise Changed(f"{plan.file} was changed by another program", hint="try again; nothing was changed")
         plan.file.unlink()
     else:
         files.rewrite(plan.file, plan.after, plan.before)

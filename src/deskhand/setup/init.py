@@ -74,10 +74,8 @@ def planned(home: Path, answers: Mapping[str, str]) -> Plan:
     before = files.content(file)
     old = _values(file, before)
     new = {OPTIONS[name].key: _checked(name, value) for name, value in answers.items()}
-    text, added = _complete((before or b"").decode())
-    for key, value in new.items():
-        text = _set(text, key, value)
-    if _flat_toml(text) != old | new:
+    text, added = _edited((before or b"").decode(), new)
+    if _flat_or_none(text) != old | new:
         raise BadConfig(
             f"{file} is written in a way that cannot be changed safely",
             hint="set the options by hand; it was not touched",
@@ -89,6 +87,16 @@ def planned(home: Path, answers: Mapping[str, str]) -> Plan:
         if old.get(key) != value
     )
     return Plan(file, before, text, changes, tuple(added))
+
+
+def _edited(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The text with the values in it, and which options came in as comments; the caller checks what it says now."""
+    written, added = _complete(text)
+    for key, value in new.items():
+        if _flat_or_none(written) is None:
+            break
+        written = _set(written, key, value)
+    return written, added
 
 
 def write(plan: Plan, now: datetime) -> Path | None:
@@ -251,6 +259,13 @@ def _flat_toml(text: str) -> dict[str, Any]:
     import tomllib
 
     return dict(flat(tomllib.loads(text)))
+
+
+def _flat_or_none(text: str) -> dict[str, Any] | None:
+    try:
+        return _flat_toml(text)
+    except ValueError:
+        return None
 
 
 def _demand_valid(file: Path, text: str) -> None:

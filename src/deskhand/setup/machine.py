@@ -1,5 +1,6 @@
 """Checks of the machine and of the desk's home on it."""
 
+import asyncio
 import os
 import shutil
 import socket
@@ -85,7 +86,7 @@ async def clock(desk: Desk) -> Finding:
 async def _last_line(desk: Desk) -> datetime | None:
     from deskhand.store import revision, schema
 
-    if revision(desk.settings.database) != schema.HEAD:
+    if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return None
     lines = await desk.store.read(lambda tx: audit.entries(tx, limit=1))
     return datetime.fromisoformat(lines[0][1].timestamp) if lines else None

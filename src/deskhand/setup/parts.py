@@ -120,7 +120,7 @@ def upgrade_database(desk: Desk) -> list[str]:
 
 
 async def record(desk: Desk) -> Finding:
-    if revision(desk.settings.database) != schema.HEAD:
+    if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("record", "has no line yet")
     match await desk.store.read(audit.verify):
         case audit.Verified(entries):
@@ -133,7 +133,7 @@ async def record(desk: Desk) -> Finding:
 
 async def ledger(desk: Desk) -> Finding:
     """Sends whose process died, and those of which nobody knows."""
-    if revision(desk.settings.database) != schema.HEAD:
+    if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("ledger", "nothing was ever proposed")
     now = round(desk.now().timestamp() * 1000)
 

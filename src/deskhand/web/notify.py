@@ -36,8 +36,9 @@ class Pace:
 
 async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
     """Until it is cancelled: one message for what came in since the last one."""
-    send, pace = messenger(desk.settings.notify), pace or Pace()
-    page = _page(address)
+    pace, page = pace or Pace(), _page(address)
+    # Apprise reads a hundred modules at its first use.
+    send = await asyncio.to_thread(messenger, desk.settings.notify)
     told: frozenset[str] = frozenset()
     with desk.store.bell("deskhand", None) as bell:
         while True:
