@@ -21,8 +21,8 @@ from requirements import requirement
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed
-from deskhand.gate import drafts, holds, ledger
+from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
+from deskhand.gate import Gate, drafts, holds, ledger
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.gate.cards import Card, Cards, Letter
 from deskhand.mail import FullMessage
@@ -532,24 +532,78 @@ async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(study:
 
 
 @requirement("cards:once")
-async def test_a_hold_that_the_disk_refuses_is_tried_again(study: Study) -> None:
+async def test_a_yes_that_the_vault_cannot_take_says_so_and_can_be_given_again(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         await desk.cards.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
         blocked = study.home.vault / "Approved"
-        if blocked.exists():
-            blocked.rename(study.home.vault / "Elsewhere")
+        blocked.rename(study.home.vault / "Elsewhere")
         blocked.write_text("no folder")
-        await desk.cards.perform_due()
-        assert await sent(desk) == []
+        assert await desk.cards.perform_due() == [card.id]
         blocked.unlink()
-        study.clock.time += holds.LEASE
         again = await desk.cards.card(card.id)
-        if again.state == "waiting":
-            await desk.cards.approve(card.id, card.digest, "person")
-            study.clock.pass_by(seconds=10)
+        assert (again.state, "came to nothing" in (again.note or ""), await sent(desk)) == ("waiting", True, [])
+        await desk.cards.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
         await desk.cards.perform_due()
+        assert len(await sent(desk)) == 1
+
+
+@requirement("cards:digest")
+@requirement("cards:edited")
+async def test_of_two_who_edit_the_same_text_one_wins_and_the_other_is_told(shared: Study) -> None:
+    async with AsyncExitStack() as stack:
+        desk, client = await stack.enter_async_context(shared.opened())
+        other, _ = await stack.enter_async_context(shared.opened())
+        card = await asked(desk, client, subject="Two hands")
+        results = await asyncio.gather(
+            desk.gate.edit(card.id, card.digest, {"body": "One.\n"}, "person"),
+            other.gate.edit(card.id, card.digest, {"body": "Two.\n"}, "person"),
+            return_exceptions=True,
+        )
+        (lost,) = [each for each in results if isinstance(each, BaseException)]
+        (won,) = [each for each in results if not isinstance(each, BaseException)]
+        assert isinstance(lost, Changed)
+        assert (won.revision, (await desk.cards.card(card.id)).body) == (2, won.action.body)
+
+        # A file that was edited in the vault meanwhile is not blessed by a yes to what was shown before.
+        (file,) = study_file(shared, won.id)
+        file.write_text(file.read_text().replace(won.action.body, "Three.\n"))
+        with pytest.raises(Changed, match="revision 3"):
+            await desk.gate.decide(won.id, "approved", "person", None, digest=won.action.digest)
+        revised = await desk.cards.card(card.id)
+        assert (revised.state, revised.body) == ("waiting", "Three.\n")
+        await desk.cards.approve_now(card.id, revised.digest, "person")
+        assert (await said(client, "send_email", **HELLO | {"subject": "Two hands"})).startswith("Email sent")
+        with pytest.raises(Denied, match="nothing is left to decide"):
+            await desk.gate.decide(won.id, "rejected", "person", None)
+
+
+def study_file(study: Study, action_id: str) -> list[Path]:
+    return [each for each in study.files("Pending_Approval") if action_id in each.name]
+
+
+class BrokenStore:
+    """A database that does not answer."""
+
+    async def read(self, _: object) -> Any:
+        raise Unavailable("the database does not answer")
+
+
+@requirement("cards:once")
+async def test_a_hold_whose_database_fails_in_the_middle_is_finished_later(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.cards.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
+        gate = Gate(desk.settings, BrokenStore(), lambda: desk.mailbox, desk.approvals, study.clock)
+        broken = Cards(desk.settings, desk.store, gate, desk.drafts, lambda: desk.mailbox, study.clock)
+        assert await broken.perform_due() == [card.id]
+        assert (await sent(desk), await desk.cards.perform_due()) == ([], [])
+        assert (await desk.cards.card(card.id)).state == "held"
+        study.clock.time += holds.LEASE
+        assert await desk.cards.perform_due() == [card.id]
         assert len(await sent(desk)) == 1
 
 
