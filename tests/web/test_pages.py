@@ -14,11 +14,13 @@ from browser import PHONE, WIDE, chromium, needs_axe, needs_chromium, quiet_page
 from mail.letters import letter
 from person import Person, served, signed_in
 from requirements import requirement
+from terminal import Terminal
 
 from deskhand import audit, tokens
 from deskhand.agents.mail import Message
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.web.site import site
@@ -342,6 +344,36 @@ async def test_agents_are_seen_their_threads_followed_and_the_person_answers_as_
     last = world.desk.room(None).messages("builder")[-1]
     assert (last.sender, last.text) == ("person", "Blue,\nplease.")
     assert "unread message for you" not in (await person.reads("/agents")).text
+
+
+@requirement("page:agents")
+async def test_the_person_and_agents_in_tmux_write_to_each_other_and_no_agent_is_the_person(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.open("person")
+    # As if the desk had been started in one of the windows.
+    monkeypatch.chdir(terminal.repository)
+    for name in ("TMUX", "TMUX_TMPDIR"):
+        monkeypatch.setenv(name, terminal.environment[name])
+    desk = Desk(load(terminal.variables("a1")).settings)
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        seen = await person.reads("/agents")
+        await person.sends("/agents/send", {"to": "a1", "text": "Are you well?"}, "/agents")
+        got = terminal.agentmail("a1", "receive")
+        replied = terminal.agentmail("a1", "send", "person", "Quite.")
+        thread = await person.reads("/agents/thread?one=a1&other=person")
+    desk.close()
+    as_person = terminal.agentmail(None, "receive", DESKHAND_AGENT="person")
+    in_window = terminal.agentmail("person", "recipients")
+
+    assert seen.text.count("in tmux") == 3
+    assert "Are you well?" in got.stdout
+    assert replied.returncode == 0
+    assert "Quite." in thread.text
+    assert as_person.returncode == 2
+    assert "person~2 [you]" in in_window.stdout
+    with pytest.raises(BadConfig):
+        load({"DESKHAND_AGENT": "person"})
 
 
 @requirement("page:timeline")
