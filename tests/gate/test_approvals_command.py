@@ -1,6 +1,9 @@
 """`deskhand approvals`, `show`, `approve`, `reject`: the person at the command line."""
 
 import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
 import pytest
 from gate.site import HELLO, Site, said
@@ -49,4 +52,88 @@ async def test_approving_at_the_command_line_does_not_bless_an_edited_file(site:
 
         assert (refused.returncode, "revision 2" in refused.stderr) == (5, True)
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
+    assert site.sent == []
+
+
+def listed(site: Site, *arguments: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in site.home.command("approvals", "--json", *arguments).stdout.splitlines()]
+
+
+@requirement("cli:answers")
+@requirement("cards:edited")
+async def test_a_person_edits_in_their_own_editor_and_what_they_approve_is_sent(site: Site, tmp_path: Path) -> None:
+    editor = tmp_path / "my editor"
+    editor.write_text('#!/bin/sh\nsed -i -e \'s/at ten/at nine/\' -e "s/^Subject: .*/Subject: Later/" "$2"\n')
+    editor.chmod(0o700)
+    own = {"EDITOR": f"'{editor}' --wait"}
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+        (row,) = listed(site)
+        assert site.home.command("edit", row["id"]).returncode == 3
+        edited = site.home.command("edit", row["id"], "--json", **own)
+        new = json.loads(edited.stdout)
+        assert (new["state"], new["revision"], new["action"]["subject"]) == ("waiting", 2, "Later")
+        assert new["action"]["body"] == HELLO["body"].replace("ten", "nine")
+
+        stale = site.home.command("approve", row["id"], "--digest", row["digest"])
+        assert (stale.returncode, "no longer what was shown" in stale.stderr) == (5, True)
+        approved = site.home.command("approve", row["id"], "--digest", new["digest"])
+        assert (approved.returncode, approved.stdout.split()[1]) == (0, "approved")
+        answer = await said(client, "send_email", **HELLO)
+    assert answer.endswith("The person changed the text before approving it.")
+    (mail,) = site.sent
+    assert (mail["Subject"], "at nine" in mail.get_content()) == ("Later", True)
+
+
+@requirement("cli:answers")
+async def test_an_edit_that_cannot_be_used_keeps_the_persons_text(site: Site, tmp_path: Path) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO | {"body": "no line break at the end"})
+        (row,) = listed(site)
+        for script, code, words in (
+            ("exit 1", 2, "the editor ended with 1"),
+            ('echo "free text" > "$1"', 2, "must begin with To:, Subject:"),
+            ('printf "To: nobody\\nSubject: x\\n\\ny" > "$1"', 2, "Invalid email address"),
+            ('printf "\\377" > "$1"', 2, "not UTF-8"),
+        ):
+            editor = tmp_path / "editor"
+            editor.write_text(f"#!/bin/sh\n{script}\n")
+            editor.chmod(0o700)
+            done = site.home.command("edit", row["id"], VISUAL=str(editor), TMPDIR=str(tmp_path))
+            assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+            kept = tmp_path / done.stderr.rpartition("your text is kept in ")[2].strip()
+            assert kept.exists()
+            kept.unlink()
+        assert site.home.command("edit", row["id"], EDITOR=str(tmp_path / "none")).returncode == 3
+        same = json.loads(site.home.command("edit", row["id"], "--json", EDITOR="true", TMPDIR=str(tmp_path)).stdout)
+        assert (same["revision"], same["action"]["body"]) == (1, "no line break at the end")
+
+        assert site.home.command("edit", row["id"], "--body-file", str(tmp_path / "none")).returncode == 2
+        body = tmp_path / "body.txt"
+        body.write_text("From a file.\n")
+        given = ("--to", "bob@example.org", "--subject", "New", "--body-file", str(body), "--approve")
+        done = site.home.command("edit", row["id"], *given)
+        assert (done.returncode, done.stdout.split()[1]) == (0, "approved")
+
+
+@requirement("cli:answers")
+async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+        (row,) = listed(site)
+        assert (row["risk"]["level"], row["known"], row["asked_by"]) == ("medium", False, "email_mcp")
+        site.clock.time = datetime.now(UTC)
+        for until in ("2h", "tomorrow", "2099-12-24T09:00", "2099-12-24T09:00:00+01:00"):
+            assert site.home.command("snooze", row["id"], until).returncode == 0, until
+        assert (listed(site), [each["id"] for each in listed(site, "--snoozed")]) == ([], [row["id"]])
+        for until in ("soon", "2001-01-01T00:00"):
+            assert site.home.command("snooze", row["id"], until).returncode == 2, until
+        assert site.home.command("snooze", row["id"], "now").stdout.split()[1] == "waiting"
+
+        shown = site.home.command("show", row["id"])
+        assert f"digest: {row['digest']}" in shown.stderr
+        assert "risk: medium" in shown.stderr
+        assert site.home.command("respond", row["id"], "x", "--digest", "0").returncode == 5
+        assert site.home.command("respond", row["id"], "Call her instead").stdout.split()[1] == "rejected"
+        assert "do it this way: Call her instead" in await said(client, "send_email", **HELLO)
     assert site.sent == []

@@ -1,12 +1,13 @@
 """The pure part: a table of rows is its whole test."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from requirements import requirement
 
 from deskhand.gate.actions import Action
-from deskhand.gate.policy import Allow, Limits, Wait, judge, risks
+from deskhand.gate.policy import LONG, Allow, Facts, Limits, Wait, judge, linked_hosts, risk, risks
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 
@@ -73,3 +74,88 @@ def test_every_field_is_in_the_digest() -> None:
 
     assert set(changes) == set(Action.model_fields)
     assert len(digests | {action.digest}) == len(changes) + 1
+
+
+FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", body="Hi", known=True)
+
+
+@requirement("cards:risk")
+@pytest.mark.parametrize(
+    ("change", "level", "reasons"),
+    [
+        ({}, "low", []),
+        ({"to": "ann@example.org"}, "low", ["outside your own domain"]),
+        ({"known": False}, "medium", ["never written to bob@example.com"]),
+        ({"sender": "BOB@example.com"}, "low", []),
+        ({"sender": "eve@example.com"}, "high", ["goes to bob@example.com, not to eve@example.com"]),
+        ({"body": "x" * (LONG + 1)}, "medium", ["20,001 characters"]),
+        ({"attachments": ("a.pdf", "b.pdf")}, "medium", ["Files go with it: a.pdf, b.pdf."]),
+        ({"warnings": ("a link shows a.org but leads to b.org.",)}, "medium", ["answers: a link shows a.org but"]),
+        ({"subject": "Your invoice", "body": "password and IBAN"}, "medium", ["secrets: iban, invoice, password."]),
+        ({"body": "DE89 3704 0044 0532 0130 00"}, "medium", ["money or secrets: de89"]),
+        ({"body": "Please wire it"}, "medium", ["wire"]),
+        ({"body": "wireless and passwordless"}, "low", []),
+        ({"body": "a\u200bb"}, "high", ["1 invisible character."]),
+        ({"body": "a\u202eb\u2066"}, "high", ["2 characters that change the direction"]),
+        ({"subject": "a\u200f"}, "high", ["1 character that changes the direction"]),
+        ({"body": "\U000e0041\ue000"}, "high", ["2 invisible characters"]),
+        ({"body": "\U0001f469\u200d\U0001f4bb ok"}, "low", []),
+        ({"body": "pay\u200dpal"}, "high", ["1 invisible character"]),
+        ({"to": "ann@xn--mnchen-3ya.de"}, "medium", ["reads as münchen.de"]),
+        ({"to": "ann@xn--pypal-4ve.com"}, "high", ["letters of several alphabets"]),
+        ({"to": "ann@examp1e.com"}, "high", ["looks like example.com"]),
+        ({"to": "ann@exarnple.com"}, "high", ["looks like example.com"]),
+        ({"to": "ann@exmaple.com"}, "high", ["looks like example.com"]),
+        ({"to": "ann@exampl.com"}, "high", ["looks like example.com"]),
+        ({"to": "ann@examplee.com"}, "high", ["looks like example.com"]),
+        ({"to": "ann@exomple.com"}, "high", ["looks like example.com"]),
+        ({"to": "ann@mail.example.com"}, "low", ["outside your own domain"]),
+        ({"to": "ann@elsewhere.com"}, "low", ["outside your own domain"]),
+        ({"to": "ann@exxmpla.com"}, "low", ["outside your own domain"]),
+        ({"to": "ann@friends.org", "domains": frozenset({"friends.org", "friend.org"})}, "low", ["outside"]),
+        ({"to": "a@fr1ends.org", "sender": "a@friends.org"}, "high", ["not to a@friends.org", "like friends.org"]),
+        ({"to": "a@friends.org", "domains": frozenset({"xn--friends-.org"})}, "low", ["outside"]),
+    ],
+    ids=str,
+)
+def test_each_risk_is_named_and_the_gravest_sets_the_level(
+    change: dict[str, object], level: str, reasons: list[str]
+) -> None:
+    found = risk(replace(FACTS, **change))
+
+    assert found.level == level
+    assert all(any(words in reason for reason in found.reasons) for words in reasons), found
+    assert bool(found.reasons) == bool(reasons)
+
+
+@requirement("cards:risk")
+@pytest.mark.parametrize(
+    ("text", "hosts", "masked"),
+    [
+        ("nothing", [], []),
+        ("see https://Example.org/x, and http://b.example:8080.", ["example.org", "b.example"], []),
+        ("[https://bank.com](https://evil.example/login)", ["bank.com", "evil.example"], []),
+        ('<a href="https://evil.example">https://bank.com</a>', ["evil.example", "bank.com"], []),
+        ("https://paypal.com@evil.example/", ["evil.example"], ["evil.example"]),
+        ("https://evil.example\\@paypal.com", ["evil.example"], []),
+        ("https://google.com/url?q=https://evil.example", ["google.com", "evil.example"], []),
+        ("www.example.org and ftp://files.example", ["www.example.org", "files.example"], []),
+        ("https://%65vil.example/", ["evil.example"], []),
+        ("https://p\u0430ypal.com", ["xn--pypal-4ve.com (reads as p\u0430ypal.com)"], []),
+        ("https://192.0.2.1/x", ["192.0.2.1"], []),
+        ("https://[broken", ["an address that cannot be read"], []),
+        ("https://under_score.example", ["under_score.example"], []),
+    ],
+    ids=str,
+)
+def test_links_are_named_by_the_hosts_that_they_lead_to(text: str, hosts: list[str], masked: list[str]) -> None:
+    assert linked_hosts(text) == (hosts, masked)
+    shown = " ".join(risk(replace(FACTS, body=text)).reasons)
+    assert (f"Links lead to: {', '.join(hosts)}." in shown) == bool(hosts)
+    assert ("shows another name" in shown) == bool(masked)
+
+
+@requirement("cards:risk")
+def test_of_many_links_ten_are_named_and_the_rest_counted() -> None:
+    text = " ".join(f"https://h{number}.example" for number in range(13))
+    assert "h9.example and 3 more." in risk(replace(FACTS, body=text)).reasons[0]

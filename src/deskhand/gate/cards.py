@@ -573,19 +573,18 @@ _FOLDERS: dict[str, CardState] = {
 
 
 def _of_draft(found: Found, letter: drafts.ApprovedDraft | None, around: _Around) -> Card:
-    draft_id = str(found.properties.get("draft_id"))
+    """Who drafted it and why comes from the row: a tool may write into Drafts/."""
+    draft_id, digest = str(found.properties.get("draft_id")), drafts.fingerprint(found)
     known, row = around.proposed.get(draft_id), around.released.get(draft_id)
-    digest = drafts.fingerprint(found)
     state, until, note = _standing(draft_id, row.state if row else _FOLDERS[found.folder], digest, around)
-    sender, account = (known.sender, known.account) if known else (None, "")
-    account, reason = account or around.account, found.properties.get("rejected_reason")
+    reason = found.properties.get("rejected_reason") if found.folder == "Rejected" else None
     card = Card(
         id=draft_id,
         kind="draft",
         state=state,
         digest=digest,
         revision=1,
-        account=account,
+        account=(known and known.account) or around.account,
         to=(),
         subject="",
         body=found.body,
@@ -598,15 +597,16 @@ def _of_draft(found: Found, letter: drafts.ApprovedDraft | None, around: _Around
         created=known.created if known else datetime.fromtimestamp(found.changed / 1e9, UTC),
         expires=None,
         until=until,
-        note=note or (str(reason) if found.folder == "Rejected" and reason else None),
+        note=note or (str(reason) if reason else None),
     )
-    if letter is None:
-        return card
+    return card if letter is None else _with_letter(card, letter, known, around)
+
+
+def _with_letter(card: Card, letter: drafts.ApprovedDraft, known: Proposed | None, around: _Around) -> Card:
+    sender, warnings = (known.sender, known.warnings) if known else (None, ())
     to = around.known.recipient(letter.to, sender)
-    warnings = known.warnings if known else ()
-    facts = policy.Facts(
-        account, letter.to, letter.subject, letter.body, to.known, sender, around.known.domains, warnings
-    )
+    domains = around.known.domains
+    facts = policy.Facts(card.account, letter.to, letter.subject, letter.body, to.known, sender, domains, warnings)
     difference = drafts.difference(known.letter, letter.letter) if known else ""
     return replace(
         card,

@@ -93,11 +93,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
 
     def propose(tx: Any) -> None:
         if letter is not None:
-            why, odd = decision.reasoning, mail.warnings
-            drafts.propose(
-                tx,
-                Proposed(draft_id, held.step.key, sender, letter, None, now, decided_by, why, account, odd),
-            )
+            why = (decided_by, decision.reasoning, account, mail.warnings)
+            drafts.propose(tx, Proposed(draft_id, held.step.key, sender, letter, None, now, *why))
 
     await held.note(
         "decided",

@@ -1,0 +1,705 @@
+"""Cards: what the person sees of an action, and what becomes of each answer."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Home
+from gate.site import HELLO, Clock, said
+from mail.letters import letter
+from mcp import Client
+from requirements import requirement
+
+from deskhand import audit
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed
+from deskhand.gate import drafts, holds, ledger
+from deskhand.gate.actions import Action, SendEmail
+from deskhand.gate.cards import Card, Cards, Letter
+from deskhand.mail import FullMessage
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.servers.email import email_server
+from deskhand.store import Store, Transaction
+
+pytestmark = pytest.mark.anyio
+
+COLLEAGUE = HELLO | {"to": "bob@example.com", "subject": "Lunch"}
+
+
+@dataclass
+class Study:
+    """A desk with a local mailbox, an assistant at its Email server, and a person who answers cards."""
+
+    home: Home
+    clock: Clock = field(default_factory=Clock)
+
+    def desk(self, **variables: str) -> Desk:
+        return Desk(load(self.home.environment | variables).settings, self.clock)
+
+    @asynccontextmanager
+    async def opened(self, **variables: str) -> AsyncIterator[tuple[Desk, Client]]:
+        desk = self.desk(**variables)
+        try:
+            async with Client(email_server(desk), mode="2026-07-28") as client:
+                yield desk, client
+        finally:
+            await desk.close_mailbox()
+            desk.close()
+
+    def files(self, folder: str) -> list[Path]:
+        return sorted((self.home.vault / folder).glob("*.md"))
+
+
+@pytest.fixture
+def study(home: Home) -> Study:
+    return Study(Home(home.vault, home.environment | {"DESKHAND_ADDRESS": "me@example.com"}))
+
+
+async def asked(desk: Desk, client: Client, **mail: str) -> Card:
+    """The card of what an assistant proposes."""
+    before = {card.id for card in (await desk.cards.waiting())[0]}
+    assert (await said(client, "send_email", **HELLO | mail)).startswith("Rejected:")
+    (card,) = [card for card in (await desk.cards.waiting())[0] if card.id not in before]
+    return card
+
+
+async def sent(desk: Desk) -> list[FullMessage]:
+    return [await desk.mailbox.get(mail.id) for mail in await desk.mailbox.search("in:sent", 200)]
+
+
+async def record(desk: Desk) -> list[tuple[str, str]]:
+    """Who did what, the oldest first."""
+    entries = await desk.store.read(lambda tx: audit.entries(tx, limit=200))
+    return [(entry.actor, entry.action_type) for _, entry in reversed(entries)]
+
+
+@requirement("cards:hold")
+@requirement("cards:told")
+@requirement("cards:recorded")
+async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        assert (card.kind, card.state, card.body, card.account) == (
+            "send_email",
+            "waiting",
+            HELLO["body"],
+            "me@example.com",
+        )
+        assert (card.asked_by, card.reason, card.answers, card.attachments) == ("email_mcp", None, None, ())
+        held = await desk.cards.approve(card.id, card.digest, "person")
+        again = await desk.cards.approve(card.id, card.digest, "person")
+        assert held == again
+        assert (held.state, held.until) == ("held", study.clock() + timedelta(seconds=10))
+        assert await desk.cards.next_due() == held.until
+        assert await desk.cards.perform_due() == []
+        counts = await desk.cards.counts()
+        assert (counts.waiting, counts.held, counts.snoozed) == (0, 1, 0)
+        assert [file.name for file in study.files("Pending_Approval")] == [f"email-send-{card.id}.md"]
+        assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
+        assert await sent(desk) == []
+
+        study.clock.pass_by(seconds=10)
+        assert await desk.cards.perform_due() == [card.id]
+        assert await desk.cards.perform_due() == []
+        (mail,) = await sent(desk)
+        assert (mail.summary.to, mail.summary.subject, mail.body) == (HELLO["to"], HELLO["subject"], HELLO["body"])
+        done = await desk.cards.card(card.id)
+        assert (done.state, done.until, done.note) == ("sent", None, None)
+        assert (await desk.cards.waiting())[0] == []
+        assert await desk.cards.next_due() is None
+        row = await desk.gate.find(card.id)
+        assert (row.decided_by, row.decided, row.asked_by) == ("person", study.clock(), "email_mcp")
+
+        told = await said(client, "send_email", **HELLO)
+        assert told == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
+        assert study.files("Pending_Approval") == []
+        assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
+        assert len(await sent(desk)) == 1
+        assert await record(desk) == [
+            ("email_mcp", "send_email"),
+            ("person", "held"),
+            ("email_mcp", "send_email"),
+            ("person", "approved"),
+            ("desk", "send_email"),
+            ("email_mcp", "told"),
+            ("email_mcp", "send_email"),
+        ]
+
+
+@requirement("cards:told")
+async def test_what_was_sent_long_ago_is_no_answer_to_a_new_call(study: Study) -> None:
+    async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        card = await asked(desk, client)
+        assert (await desk.cards.approve(card.id, card.digest, "person")).state == "sent"
+        study.clock.pass_by(days=8)
+        assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
+
+
+@requirement("cards:hold")
+async def test_a_yes_can_be_undone_until_somebody_acts_on_it(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        with pytest.raises(Denied, match="can no longer be taken back: it is waiting"):
+            await desk.cards.undo(card.id, "person")
+        await desk.cards.approve(card.id, card.digest, "person")
+        undone = await desk.cards.undo(card.id, "person")
+        study.clock.pass_by(minutes=1)
+        assert (undone.state, await desk.cards.perform_due(), await sent(desk)) == ("waiting", [], [])
+
+        await desk.cards.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
+        await desk.store.write(lambda tx: holds.take(tx, study.clock()))
+        for answer in (
+            desk.cards.undo(card.id, "person"),
+            desk.cards.reject(card.id, card.digest, None, "person"),
+            desk.cards.approve_now(card.id, None, "person"),
+        ):
+            with pytest.raises(Denied) as refused:
+                await answer
+            assert refused.value.details["reason"] == "left"
+        assert ("person", "undone") in await record(desk)
+
+
+@requirement("cards:once")
+@pytest.mark.parametrize("how_far", ["taken", "decided"])
+async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(study: Study, how_far: str) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.cards.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
+        await desk.store.write(lambda tx: holds.take(tx, study.clock()))
+        if how_far == "decided":
+            await desk.gate.decide(card.id, "approved", "person", None, digest=card.digest)
+
+        assert await desk.cards.perform_due() == []
+        assert await desk.cards.next_due() == study.clock() + holds.LEASE
+        study.clock.time += holds.LEASE
+        assert await desk.cards.perform_due() == [card.id]
+        assert (len(await sent(desk)), (await desk.cards.card(card.id)).state) == (1, "sent")
+
+        # The one that was believed dead comes back: there is nothing left for it to do.
+        late = holds.Hold(card.id, card.digest, "person", study.clock(), 1)
+        await desk.cards._act(late, "desk")
+        assert (len(await sent(desk)), (await desk.cards.card(card.id)).note) == (1, None)
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shared(request: pytest.FixtureRequest, study: Study) -> Study:
+    more = {"DESKHAND_MAX_SENDS": "1000"}
+    if request.param == "postgresql":
+        more["DESKHAND_DATABASE_URL"] = request.getfixturevalue("postgresql")
+    return replace(study, home=Home(study.home.vault, study.home.environment | more))
+
+
+def performer(study: Study) -> "subprocess.Popen[str]":
+    command = [sys.executable, str(Path(__file__).with_name("performer.py"))]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=study.home.environment, stdin=pipe, stdout=pipe, text=True)
+
+
+@requirement("cards:once")
+async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(shared: Study) -> None:
+    shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
+    async with shared.opened() as (desk, client):
+        cards = [await asked(desk, client, subject=f"Round {number}") for number in range(6)]
+        for card in cards:
+            await desk.cards.approve(card.id, card.digest, "person")
+        racing = [performer(shared) for _ in range(2)]
+        assert [each.stdout.readline() for each in racing] == ["ready\n"] * 2
+        for each in racing:
+            print("go", file=each.stdin, flush=True)
+        done = [json.loads(each.stdout.readline()) for each in racing]
+        for each in racing:
+            with each:
+                each.stdin.close()
+
+        assert sorted(done[0] + done[1]) == sorted(card.id for card in cards)
+        assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Round {number}" for number in range(6)]
+
+
+@requirement("cards:once")
+@requirement("cards:hold")
+async def test_an_undo_that_races_with_acting_either_wins_or_says_that_it_left(shared: Study) -> None:
+    async with AsyncExitStack() as stack:
+        desk, client = await stack.enter_async_context(shared.opened())
+        other, _ = await stack.enter_async_context(shared.opened())
+        undone = set()
+        for number in range(12):
+            card = await asked(desk, client, subject=f"Race {number}")
+            await desk.cards.approve(card.id, card.digest, "person")
+            shared.clock.pass_by(seconds=10)
+            taken, answer = await asyncio.gather(
+                other.cards.perform_due(), desk.cards.undo(card.id, "person"), return_exceptions=True
+            )
+            if isinstance(answer, Card):
+                undone.add(card.subject)
+                assert (taken, answer.state) == ([], "waiting")
+                await desk.cards.reject(card.id, card.digest, None, "person")
+            else:
+                assert isinstance(answer, Denied)
+                assert (taken, answer.details["reason"]) == ([card.id], "left")
+        left = {mail.summary.subject for mail in await sent(desk)}
+        assert left | undone == {f"Race {number}" for number in range(12)}
+        assert not left & undone
+
+
+@requirement("cards:digest")
+async def test_an_answer_to_what_has_changed_since_is_refused_and_nothing_is_approved(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        for answer in (
+            desk.cards.approve(card.id, "0" * 64, "person"),
+            desk.cards.approve_edited(card.id, "0" * 64, Letter("eve@example.org", "x", "y"), "person"),
+            desk.cards.approve_all([(card.id, "0" * 64)], "person"),
+            desk.cards.reject(card.id, "0" * 64, None, "person"),
+            desk.cards.respond(card.id, "0" * 64, "call her", "person"),
+            desk.cards.approve_now(card.id, "0" * 64, "person"),
+            desk.gate.edit(card.id, "0" * 64, {}, "person"),
+        ):
+            with pytest.raises(Changed):
+                await answer
+        with pytest.raises(NotFound):
+            await desk.cards.approve("none", card.digest, "person")
+        study.clock.pass_by(minutes=1)
+        assert (await desk.cards.perform_due(), await sent(desk)) == ([], [])
+        assert (await desk.cards.card(card.id)).state == "waiting"
+
+
+@requirement("cards:digest")
+async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        edited, rejected, expired = [await asked(desk, client, subject=name) for name in ("edited", "no", "late")]
+        for card in (edited, rejected):
+            await desk.cards.approve(card.id, card.digest, "person")
+        await desk.gate.edit(edited.id, edited.digest, {"body": "Something else.\n"}, "somebody")
+        shown = await desk.cards.card(edited.id)
+        assert (shown.state, "changed after your yes" in (shown.note or "")) == ("waiting", True)
+        (file,) = [each for each in study.files("Pending_Approval") if rejected.id in each.name]
+        (study.home.vault / "Rejected").mkdir(exist_ok=True)
+        file.rename(study.home.vault / "Rejected" / file.name)
+        study.clock.pass_by(days=6, hours=23, minutes=59, seconds=55)
+        await desk.cards.approve(expired.id, expired.digest, "person")
+        study.clock.pass_by(seconds=10)
+
+        assert set(await desk.cards.perform_due()) == {edited.id, rejected.id, expired.id}
+        notes = {card.id: await desk.cards.card(card.id) for card in (edited, rejected, expired)}
+        assert {key: card.state for key, card in notes.items()} == {
+            edited.id: "expired",
+            rejected.id: "rejected",
+            expired.id: "expired",
+        }
+        assert all("Your yes came to nothing" in (card.note or "") for card in notes.values())
+        assert (await sent(desk), await desk.cards.next_due()) == ([], None)
+        with pytest.raises(Denied, match="nothing is left to decide"):
+            await desk.cards.approve(expired.id, expired.digest, "person")
+
+
+@requirement("cards:digest")
+async def test_a_yes_that_came_to_nothing_can_be_given_again_to_the_new_text(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.cards.approve(card.id, card.digest, "person")
+        new = await desk.gate.edit(card.id, card.digest, {"body": "At nine.\n"}, "somebody")
+        await desk.cards.approve(card.id, new.action.digest, "person")
+        study.clock.pass_by(seconds=10)
+        await desk.cards.perform_due()
+        assert [mail.body for mail in await sent(desk)] == ["At nine.\n"]
+
+
+@requirement("cards:edited")
+async def test_what_the_person_edits_and_approves_is_sent_exactly_so(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        words = Letter("carol@example.org", "Other notes ä", "Liebe Carol,\r\n\r\n  bis neun.\r\n")
+        held = await desk.cards.approve_edited(card.id, card.digest, words, "person")
+        assert (held.state, held.revision, held.to[0].address) == ("held", 2, "carol@example.org")
+        assert held.digest != card.digest
+        assert "-see you at ten.\n" in (held.difference or "")
+        assert "-To: ann@example.org\n" in (held.difference or "")
+        (file,) = study.files("Pending_Approval")
+        assert (file.name, "bis neun." in file.read_text()) == (f"email-send-{card.id}-2.md", True)
+        for refused in (
+            desk.cards.edit(card.id, held.digest, words, "person"),
+            desk.cards.snooze(card.id, study.clock() + timedelta(hours=1), "person"),
+        ):
+            with pytest.raises(Denied, match="approved already"):
+                await refused
+
+        study.clock.pass_by(seconds=10)
+        await desk.cards.perform_due()
+        (mail,) = await sent(desk)
+        found = (mail.summary.to, mail.summary.subject, mail.body)
+        assert found == ("carol@example.org", "Other notes ä", "Liebe Carol,\n\n  bis neun.\n")
+        assert (await said(client, "send_email", **HELLO)).endswith("The person changed the text before approving it.")
+        assert ("person", "edited") in await record(desk)
+
+
+@requirement("cards:edited")
+async def test_an_edit_that_changes_nothing_or_cannot_be_sent_makes_no_revision(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        same = await desk.cards.edit(card.id, card.digest, Letter(**HELLO), "person")
+        assert (same.revision, same.digest) == (1, card.digest)
+        for bad in (Letter("nobody", "x", "y"), Letter(HELLO["to"], "a\nb", "y"), Letter(HELLO["to"], "x", " ")):
+            with pytest.raises(InvalidInput):
+                await desk.cards.approve_edited(card.id, card.digest, bad, "person")
+        after = await desk.cards.card(card.id)
+        assert (after.state, after.revision) == ("waiting", 1)
+
+
+@requirement("cards:edited")
+async def test_a_request_whose_rewriting_was_cut_off_is_answered_as_it_was_edited(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        (file,) = study.files("Pending_Approval")
+        old = file.read_bytes()
+        new = await desk.cards.edit(card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+        study.files("Pending_Approval")[0].unlink()
+        file.write_bytes(old)  # the process died before it could write the file anew
+
+        await desk.cards.approve_now(card.id, new.digest, "person")
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert [mail.body for mail in await sent(desk)] == ["At nine.\n"]
+
+
+@requirement("cards:edited")
+async def test_a_request_that_is_gone_from_the_vault_can_be_edited_and_a_later_file_is_not_blessed(
+    study: Study,
+) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        study.files("Pending_Approval")[0].unlink()
+        old = await desk.gate.find(card.id)
+        new = await desk.gate.edit(card.id, card.digest, {"subject": "Second"}, "person")
+        assert [file.name for file in study.files("Pending_Approval")] == [new.file]
+        with pytest.raises(Changed):
+            desk.gate._place(old, "Approved")  # a process that still has the old row in its hand
+        assert study.files("Approved") == []
+        await desk.gate.decide(card.id, "approved", "person", None)
+        with pytest.raises(Denied, match="can no longer be edited"):
+            await desk.gate.edit(card.id, new.action.digest, {"subject": "Third"}, "person")
+
+
+@requirement("cards:batch")
+async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> None:
+    async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        for number in range(2):  # after these Bob is known
+            card = await asked(desk, client, **COLLEAGUE | {"subject": f"Before {number}"})
+            await desk.cards.approve(card.id, card.digest, "person")
+    async with study.opened() as (desk, client):
+        low = [await asked(desk, client, **COLLEAGUE | {"subject": f"Lunch {number}"}) for number in range(3)]
+        assert {card.risk.level for card in low} == {"low"}
+        assert low[0].to[0].since == f"2 mails sent, last on {study.clock():%Y-%m-%d}"
+        risky = await asked(desk, client)
+        assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == ("medium", False, "never written to")
+
+        every = [(card.id, card.digest) for card in (*low, risky)]
+        with pytest.raises(Denied) as refused:
+            await desk.cards.approve_all(every, "person")
+        assert refused.value.details["reason"] == "not_low_risk"
+        with pytest.raises(InvalidInput):
+            await desk.cards.approve_all([], "person")
+        assert (await desk.cards.counts()).held == 0
+
+        held = await desk.cards.approve_all(every[:3], "person")
+        assert [card.state for card in held] == ["held"] * 3
+        with pytest.raises(Denied, match="is held; nothing was approved"):
+            await desk.cards.approve_all(every[:1], "person")
+        study.clock.pass_by(seconds=10)
+        await desk.cards.perform_due()
+        assert len(await sent(desk)) == 5
+        assert (await desk.cards.card(risky.id)).state == "waiting"
+
+
+@requirement("cards:respond")
+@requirement("gate:rejected")
+async def test_the_persons_words_reach_the_assistant_that_asks_again(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        with pytest.raises(InvalidInput):
+            await desk.cards.respond(card.id, card.digest, "  ", "person")
+        await desk.cards.approve(card.id, card.digest, "person")
+        answered = await desk.cards.respond(card.id, card.digest, "Ask her for Tuesday instead", "person")
+        assert (answered.state, answered.note) == ("rejected", "do it this way: Ask her for Tuesday instead")
+        told = await said(client, "send_email", **HELLO)
+        assert "The person said no to it: do it this way: Ask her for Tuesday instead." in told
+        study.clock.pass_by(minutes=1)
+        assert (await desk.cards.perform_due(), await sent(desk)) == ([], [])
+        assert [entry for entry in await record(desk) if entry[0] == "person"] == [
+            ("person", "held"),
+            ("person", "rejected"),
+            ("person", "responded"),
+        ]
+
+
+@requirement("cards:snooze")
+async def test_a_card_that_is_put_off_is_out_of_sight_and_expires_all_the_same(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card, other = await asked(desk, client), await asked(desk, client, subject="Other")
+        for until in (study.clock(), study.clock() - timedelta(hours=1)):
+            with pytest.raises(InvalidInput):
+                await desk.cards.snooze(card.id, until, "person")
+        later = study.clock() + timedelta(hours=2)
+        asleep = await desk.cards.snooze(card.id, later, "person")
+        assert (asleep.state, asleep.until) == ("snoozed", later)
+        assert [each.id for each in (await desk.cards.waiting())[0]] == [other.id]
+        assert [each.id for each in (await desk.cards.waiting(snoozed=True))[0]] == [card.id]
+        counts = await desk.cards.counts()
+        assert (counts.waiting, counts.held, counts.snoozed) == (1, 0, 1)
+
+        assert (await desk.cards.wake(card.id, "person")).state == "waiting"
+        assert (await desk.cards.wake(card.id, "person")).state == "waiting"
+        await desk.cards.snooze(card.id, study.clock() + timedelta(days=30), "person")
+        await desk.cards.snooze(other.id, later, "person")
+        study.clock.pass_by(hours=2)
+        assert [each.id for each in (await desk.cards.waiting())[0]] == [other.id]
+        assert (await desk.cards.approve(card.id, card.digest, "person")).state == "held"
+        await desk.cards.undo(card.id, "person")
+        study.clock.pass_by(days=7)
+        assert (await desk.cards.card(card.id)).state == "expired"
+        assert (await desk.cards.waiting())[0] == []
+        assert (await desk.cards.counts()).waiting == 0
+        with pytest.raises(Denied):
+            await desk.cards.snooze(card.id, study.clock() + timedelta(days=1), "person")
+        done = [what for who, what in await record(desk) if who == "person"]
+        assert done == ["snoozed", "woken", "snoozed", "snoozed", "held", "undone"]
+
+
+@requirement("cards:hold")
+@requirement("gate:rate")
+@pytest.mark.parametrize(
+    ("variables", "state", "words"),
+    [
+        ({"DEV_MODE": "true"}, "approved", "DEV_MODE is on"),
+        ({"DESKHAND_MAX_SENDS": "0"}, "approved", "0 mails have left in this window"),
+    ],
+    ids=["dev-mode", "rate"],
+)
+async def test_a_yes_that_cannot_act_yet_says_why(
+    study: Study, variables: dict[str, str], state: str, words: str
+) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+    async with study.opened(DESKHAND_HOLD_SECONDS="0", **variables) as (desk, _):
+        done = await desk.cards.approve(card.id, card.digest, "person")
+        assert (done.state, words in (done.note or ""), await sent(desk)) == (state, True, [])
+    async with study.opened() as (desk, client):
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        assert (await desk.cards.card(card.id)).note is None
+
+
+class Faulty:
+    """A real mailbox that refuses to send, or does not answer when it is asked for a mail."""
+
+    def __init__(self, inner: LocalMailbox, error: DeskError) -> None:
+        self._inner = inner
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    async def prepare(self, *_: object) -> str:
+        raise self._error
+
+    async def get(self, _: str) -> FullMessage:
+        raise self._error
+
+
+@requirement("cards:hold")
+@requirement("gate:put-back")
+async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        faulty = Desk(desk.settings, study.clock)
+        faulty.mailbox = Faulty(desk.mailbox, SendFailed("the provider says no"))
+        await faulty.cards.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
+        await faulty.cards.perform_due()
+        faulty.close()
+        stuck = await desk.cards.card(card.id)
+        assert stuck.state == "approved"
+        assert "the provider says no" in (stuck.note or "")
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+
+
+@requirement("cards:once")
+async def test_a_hold_that_the_disk_refuses_is_tried_again(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.cards.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
+        blocked = study.home.vault / "Approved"
+        if blocked.exists():
+            blocked.rename(study.home.vault / "Elsewhere")
+        blocked.write_text("no folder")
+        await desk.cards.perform_due()
+        assert await sent(desk) == []
+        blocked.unlink()
+        study.clock.time += holds.LEASE
+        again = await desk.cards.card(card.id)
+        if again.state == "waiting":
+            await desk.cards.approve(card.id, card.digest, "person")
+            study.clock.pass_by(seconds=10)
+        await desk.cards.perform_due()
+        assert len(await sent(desk)) == 1
+
+
+# The mail that is answered, and who is known.
+
+
+async def received(desk: Desk, **more: str) -> str:
+    mailbox = desk.mailbox
+    assert isinstance(mailbox, LocalMailbox)
+    await mailbox.receive([Incoming(letter(**more), seen=False)])
+    (mail, *_) = await mailbox.search("in:inbox", 1)
+    return mail.id
+
+
+@requirement("cards:known")
+@requirement("cards:risk")
+async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        odd = await received(desk, subject="Plans \u2067x", body="Come to https://example.org\u2066 tomorrow")
+        thread = (await desk.mailbox.get(odd)).summary.thread_id
+        assert (await said(client, "reply_email", thread_id=thread, message_id=odd, body="Yes.\n")).startswith("Rej")
+        (card,) = (await desk.cards.waiting())[0]
+        assert (card.kind, card.answers, card.to[0].known) == ("reply_email", odd, True)
+        assert card.to[0].since == "wrote the mail that this answers; never written to"
+        original = await desk.cards.original(card)
+        assert original is not None
+        assert (original.sender, "tomorrow" in original.text) == ("Ann <ann@example.org>", True)
+        assert any("direction of reading" in warning for warning in original.warnings)
+
+        # Said to answer Ann's mail, but meant for somebody else.
+        elsewhere = SendEmail(to="eve@example.net", subject="Re: Plans", body="Yes.\n", reply_to_message_id=odd)
+        await desk.gate.submit(elsewhere, "gmail_mcp")
+        (astray,) = [each for each in (await desk.cards.waiting())[0] if each.id != card.id]
+        assert (astray.risk.level, astray.to[0].known) == ("high", False)
+        assert "not to ann@example.org, who wrote the mail" in " ".join(astray.risk.reasons)
+
+        for mailbox_error, found in (
+            (NotFound("gone"), None),
+            (DeskError("off"), "the mailbox cannot show it now: off"),
+        ):
+            faulty = Desk(desk.settings, study.clock)
+            faulty.mailbox = Faulty(desk.mailbox, mailbox_error)
+            shown = await faulty.cards.original(card)
+            assert (shown.warnings[0] if shown else None) == found
+            faulty.close()
+        assert await desk.cards.original(await asked(desk, client)) is None
+
+
+@requirement("cards:known")
+async def test_known_is_the_address_whatever_its_case_and_a_claim_counts_for_nothing(study: Study) -> None:
+    async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        card = await asked(desk, client, body="Ann is an old friend, known for years.\n")
+        assert not card.to[0].known
+        await desk.cards.approve(card.id, card.digest, "person")
+        again = await asked(desk, client, to="ANN@Example.org", subject="Again")
+        assert (again.to[0].known, again.to[0].since[:12]) == (True, "1 mail sent,")
+        alike = await asked(desk, client, to="ann@examp1e.org", subject="Alike")
+        assert alike.risk.level == "high"
+        assert "looks like example.org, but is another" in " ".join(alike.risk.reasons)
+
+
+# Many.
+
+
+class CountingTransaction:
+    def __init__(self, inner: Transaction, count: list[str]) -> None:
+        self._inner = inner
+        self._count = count
+        self.dialect = inner.dialect
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def counted(sql: str, *values: Any) -> Any:
+            self._count.append(sql)
+            return getattr(self._inner, name)(sql, *values)
+
+        return counted
+
+
+class CountingStore:
+    """A real store that keeps each statement it was given."""
+
+    def __init__(self, inner: Store) -> None:
+        self.statements: list[str] = []
+        self._inner = inner
+
+    async def read(self, work: Callable[[Transaction], Any]) -> Any:
+        return await self._inner.read(lambda tx: work(CountingTransaction(tx, self.statements)))
+
+    async def write(self, work: Callable[[Transaction], Any]) -> Any:
+        return await self._inner.write(lambda tx: work(CountingTransaction(tx, self.statements)))
+
+
+@requirement("cards:waiting")
+async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one(study: Study) -> None:
+    async with study.opened() as (desk, _):
+        rows = [row(desk, study, number) for number in range(700)]
+
+        def fill(tx: Transaction) -> None:
+            for each in rows:
+                ledger.insert(tx, each)
+            for number in range(300):
+                drafts.propose(tx, proposed(study, number))
+
+        await desk.store.write(fill)
+        for each in rows:
+            file = study.home.vault / "Pending_Approval" / each.file
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(desk.approvals.rendered(each))
+        for number in range(300):
+            draft_file(study, number)
+
+        store = CountingStore(desk.store)
+        gate, written = desk.gate, drafts.Drafts(store, desk.approvals, study.clock)
+        cards = Cards(desk.settings, store, gate, written, lambda: desk.mailbox, study.clock)
+        counts = await cards.counts()
+        assert (counts.waiting, counts.held, counts.snoozed) == (1000, 0, 0)
+        store.statements.clear()
+        (first,), _ = await cards.waiting(limit=1)
+        for_one = len(store.statements)
+        store.statements.clear()
+        page, more = await cards.waiting(limit=50)
+        assert (len(page), page[0].id, len(store.statements)) == (50, first.id, for_one)
+        assert for_one <= 10
+
+        seen = list(page)
+        while more is not None:
+            page, more = await cards.waiting(limit=200, after=more)
+            seen += page
+        assert len({card.id for card in seen}) == len(seen) == 1000
+        assert seen == sorted(seen, key=lambda card: (card.created, card.id))
+        for bad in ("x", "12", "-1", "１-x", "9" * 30 + "-x"):
+            with pytest.raises(InvalidInput):
+                await cards.waiting(after=bad)
+
+
+def row(desk: Desk, study: Study, number: int) -> ledger.Row:
+    action = Action(kind="send_email", account="me@example.com", to=f"p{number}@example.org", subject="x", body="y\n")
+    at = study.clock() + timedelta(milliseconds=number * 10)
+    name = f"{number:016x}"
+    return ledger.Row(name, action.digest, action, "waiting", 1, f"email-send-{name}.md", at, at + timedelta(days=7))
+
+
+def proposed(study: Study, number: int) -> drafts.Proposed:
+    mail = {"to": f"d{number}@example.org", "subject": "Re: x", "body": "Yes.\n", "reply_to_message_id": None}
+    at = study.clock() + timedelta(milliseconds=number * 20 + 5)
+    return drafts.Proposed(f"draft-{number:x}", f"mail:{number}", mail["to"], mail, None, at, "rule:x", "because")
+
+
+def draft_file(study: Study, number: int) -> None:
+    file = study.home.vault / "Drafts" / f"reply-{number:x}.md"
+    file.parent.mkdir(exist_ok=True)
+    heading = f"type: email_draft\nto: d{number}@example.org\nsubject: 'Re: x'\ndraft_id: draft-{number:x}"
+    file.write_text(f"---\n{heading}\n---\nYes.\n")
