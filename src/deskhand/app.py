@@ -116,8 +116,9 @@ class Desk:
         """The person's own way to the agents' mail: under a name that is no agent's."""
         from deskhand.agents.post import Post
         from deskhand.agents.roster import Beside
+        from deskhand.agents.tmux import PERSON
 
-        seat = Beside("person", self.settings.tmux_pane if self.settings.tmux else None)
+        seat = Beside(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
         return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
 
     def _nanoseconds(self) -> int:

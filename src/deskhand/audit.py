@@ -155,21 +155,22 @@ def _count(tx: Transaction, entry: Entry, seq: int) -> None:
 
 def entries(tx: Transaction, *, before: int | None = None, limit: int = 50) -> list[tuple[int, Entry]]:
     """The newest entries, newest first; `before` pages back."""
-    return _parsed(tx, 0, _END if before is None else before, limit)
+    lines = _texts(tx, 0, _END if before is None else before, limit)
+    return [(seq, Entry.model_validate_json(text)) for seq, text in lines]
 
 
 def find(tx: Transaction, wanted: Wanted, *, before: int | None = None, limit: int = 50, budget: int = SCAN) -> Found:
     """The newest entries that suit, among at most `budget` lines of the days that have some at all."""
     top = _END if before is None else before
     found: list[tuple[int, Entry]] = []
-    spans, size = _spans(tx, wanted, top), limit
+    spans, marks, size = _spans(tx, wanted, top), _marks(wanted), limit
     for first, last in spans:
         top = min(top, last + 1)
-        while top > first and (lines := _parsed(tx, first, top, min(budget, size))):
+        while top > first and (lines := _texts(tx, first, top, min(budget, size))):
             size = min(2 * size, _PAGE)
-            for seq, entry in lines:
+            for seq, text in lines:
                 top = seq
-                if wanted.suits(entry):
+                if (entry := _suiting(text, wanted, marks)) is not None:
                     found.append((seq, entry))
                 if len(found) == limit:
                     return Found(found, _before(seq))
@@ -257,11 +258,25 @@ def _spans(tx: Transaction, wanted: Wanted, top: int) -> list[tuple[int, int]]:
     return [(int(first), int(last)) for first, last in rows]
 
 
-def _parsed(tx: Transaction, first: int, before: int, limit: int) -> list[tuple[int, Entry]]:
+def _texts(tx: Transaction, first: int, before: int, limit: int) -> list[tuple[int, str]]:
     rows = tx.all(
         "SELECT seq, entry FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?", first, before, limit
     )
-    return [(seq, Entry.model_validate_json(text)) for seq, text in rows]
+    return [(seq, text) for seq, text in rows]
+
+
+def _marks(wanted: Wanted) -> list[str]:
+    """What the text of an entry that suits surely holds: most lines are passed over without being parsed."""
+    fields = {"actor": wanted.actor, "action_type": wanted.action, "result": wanted.result}
+    plain = {key: value for key, value in fields.items() if value and re.fullmatch(r"[a-zA-Z0-9_.-]+", value)}
+    return [f'"{key}":"{value}' for key, value in plain.items()]
+
+
+def _suiting(text: str, wanted: Wanted, marks: list[str]) -> Entry | None:
+    if not all(mark in text for mark in marks):
+        return None
+    entry = Entry.model_validate_json(text)
+    return entry if wanted.suits(entry) else None
 
 
 def _name(text: str) -> str:

@@ -49,6 +49,12 @@ def _zone(name: str) -> str:
         raise ValueError("not a time zone") from None
 
 
+def _agent(name: str) -> str:
+    if name == "person":
+        raise ValueError("under this name the person writes")
+    return name
+
+
 def _not_blank(text: Any) -> Any:
     if isinstance(text, str) and not text.strip():
         raise ValueError("must not be empty")
@@ -149,9 +155,9 @@ class Settings(BaseModel):
     backend_max_retries: Annotated[int, Option("tasks.max_retries", "BACKEND_MAX_RETRIES", "a whole number from 0")] = (
         Field(2, ge=0, description="How often a safe backend call is tried again.")
     )
-    agent: Annotated[Text | None, Option("agents.name", "DESKHAND_AGENT", "a name")] = Field(
-        None, description="This agent's name outside tmux."
-    )
+    agent: Annotated[
+        Annotated[Text, AfterValidator(_agent)] | None, Option("agents.name", "DESKHAND_AGENT", "a name")
+    ] = Field(None, description="This agent's name outside tmux.")
     tmux: Annotated[str | None, Option("agents.tmux", "TMUX", "set by tmux")] = Field(
         None, description="Says that this runs inside tmux."
     )

@@ -14,11 +14,13 @@ from browser import PHONE, WIDE, chromium, needs_axe, needs_chromium, quiet_page
 from mail.letters import letter
 from person import Person, served, signed_in
 from requirements import requirement
+from terminal import Terminal
 
 from deskhand import audit, tokens
 from deskhand.agents.mail import Message
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.web.site import site
@@ -344,6 +346,36 @@ async def test_agents_are_seen_their_threads_followed_and_the_person_answers_as_
     assert "unread message for you" not in (await person.reads("/agents")).text
 
 
+@requirement("page:agents")
+async def test_the_person_and_agents_in_tmux_write_to_each_other_and_no_agent_is_the_person(
+    terminal: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal.open("person")
+    # As if the desk had been started in one of the windows.
+    monkeypatch.chdir(terminal.repository)
+    for name in ("TMUX", "TMUX_TMPDIR"):
+        monkeypatch.setenv(name, terminal.environment[name])
+    desk = Desk(load(terminal.variables("a1")).settings)
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        seen = await person.reads("/agents")
+        await person.sends("/agents/send", {"to": "a1", "text": "Are you well?"}, "/agents")
+        got = terminal.agentmail("a1", "receive")
+        replied = terminal.agentmail("a1", "send", "person", "Quite.")
+        thread = await person.reads("/agents/thread?one=a1&other=person")
+    desk.close()
+    as_person = terminal.agentmail(None, "receive", DESKHAND_AGENT="person")
+    in_window = terminal.agentmail("person", "recipients")
+
+    assert seen.text.count("in tmux") == 3
+    assert "Are you well?" in got.stdout
+    assert replied.returncode == 0
+    assert "Quite." in thread.text
+    assert as_person.returncode == 2
+    assert "person~2 [you]" in in_window.stdout
+    with pytest.raises(BadConfig):
+        load({"DESKHAND_AGENT": "person"})
+
+
 @requirement("page:timeline")
 async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> None:
     person = world.person
@@ -386,8 +418,9 @@ async def test_how_long_decisions_took_is_drawn_and_what_left_counts_in_the_wind
     ("tampering", "says"),
     [
         ("UPDATE audit SET entry = replace(entry, 'alpha', 'omega') WHERE seq = 2", "line 2: the line was changed"),
-        ("DELETE FROM audit WHERE seq = 4", "line 4: the line is missing at the end"),
-        ("UPDATE audit_head SET hash = 'x'", "line 4: the line does not match the head"),
+        ("DELETE FROM audit WHERE seq = 3", "line 3: the line is missing"),
+        ("DELETE FROM audit WHERE seq = 6", "line 6: the line is missing at the end"),
+        ("UPDATE audit_head SET hash = 'x'", "line 6: the line does not match the head"),
     ],
 )
 async def test_the_page_says_how_far_the_record_is_proved_and_finds_what_was_changed(
@@ -396,24 +429,21 @@ async def test_the_page_says_how_far_the_record_is_proved_and_finds_what_was_cha
     desk = Desk(load(environment(tmp_path)).settings)
     for number in range(4):
         await desk.record("person", "alpha", str(number), {}, None, 0)
+    # Signing in is on the record too: the fifth line.
     async with served(site(desk)) as address, signed_in(desk, address) as person:
         first = await person.reads("/timeline")
         await person.sends("/timeline/verify", {}, "/timeline")
         proved = await person.reads("/timeline")
         await desk.record("person", "alpha", "new", {}, None, 0)
         glanced = await person.reads("/timeline")
-        await desk.store.write(lambda tx: tx.execute("DELETE FROM audit WHERE seq = 5"))
-        await desk.store.write(
-            lambda tx: tx.execute("UPDATE audit_head SET seq = 4, hash = (SELECT hash FROM audit WHERE seq = 4)")
-        )
         await desk.store.write(lambda tx: tx.execute(tampering))
         await person.sends("/timeline/verify", {}, "/timeline")
         broken = await person.reads("/timeline")
     desk.close()
 
-    assert "0 of 4 lines were checked" in first.text
-    assert "All 4 lines are as they were written" in proved.text
-    assert "All 5 lines are as they were written" in glanced.text
+    assert "0 of 5 lines were checked" in first.text
+    assert "All 5 lines are as they were written" in proved.text
+    assert "All 6 lines are as they were written" in glanced.text
     assert says in broken.text
 
 

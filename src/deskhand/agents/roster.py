@@ -75,7 +75,7 @@ Roster = InTmux | Named
 
 
 def seated(tmux_variable: str | None, pane: str | None, name: str | None) -> Roster | None:
-    """tmux's word counts before the name that was given; None is nobody."""
+    """tmux's word counts before the name that was given; None is nobody, and the person's name is no agent's."""
     if tmux_variable:
         return InTmux(pane)
-    return Named(name) if name else None
+    return Named(name) if name and name != tmux.PERSON else None

@@ -8,6 +8,9 @@ import os
 
 from deskhand import environment
 
+PERSON = "person"
+"""Under this name the person writes; no agent is called so, whatever its window says."""
+
 _FORMAT = "#{pane_id} #{window_id} #{n:window_name} #{window_name} #{pane_current_path}"
 
 
@@ -65,7 +68,7 @@ def windows(pane: str) -> list[Window]:
 def distinct(names: dict[int, str]) -> dict[int, str]:
     """An address for each window: its name, and for a younger one of the same name `name~2`, `name~3`, …"""
     taken: set[str] = set(names.values())
-    first: set[str] = set()
+    first: set[str] = {PERSON}
     addresses = {}
     for number in sorted(names):
         name = address = names[number]
