@@ -169,6 +169,7 @@ REQUIREMENTS = {
     "page:live": "A new card appears on the open page by itself; the stream says nothing of what is in it.",
     "page:story": "From the mail that arrives to the reply in Sent exactly as edited, with and without JavaScript.",
     "page:keys": "Everything on a card can be done by keyboard, and no key acts while the person types.",
+    "page:accessible": "axe-core finds nothing wide or narrow, light or dark; no page says anything or asks elsewhere.",
     "page:hostile": "Hostile mail and text render harmless on the page, and what cannot be seen is named.",
     "init:commented": "init writes a config.toml that holds every option with its sentence and default.",
     "init:kept": "init keeps the comments and values of an earlier file, and a copy of it.",

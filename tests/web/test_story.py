@@ -70,6 +70,12 @@ async def opened(desk: Desk, **options: Any) -> "AsyncIterator[Page]":
         yield page
 
 
+async def press(page: "Page", key: str) -> None:
+    """Once the page listens to keys: it shows the button that names them then."""
+    await page.locator("#show-keys").wait_for(state="visible")
+    await page.keyboard.press(key)
+
+
 async def arrives(office: Office, tmp_path: Path, number: int) -> str:
     """A mail, brought in from another terminal; its subject."""
     file = tmp_path / f"{number}.eml"
@@ -165,42 +171,42 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
     for number in range(3):
         await asked(quiet_desk, subject=f"Letter {number}")
     async with opened(quiet_desk) as page:
-        keys, heading = page.keyboard, page.locator("#card-name")
-        await keys.press("?")
+        heading = page.locator("#card-name")
+        await press(page, "?")
         await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
-        await keys.press("a")  # not while the help is open
-        await keys.press("Escape")
-        await keys.press("j")
+        await press(page, "a")  # not while the help is open
+        await page.keyboard.press("Escape")
+        await press(page, "j")
         await expect(heading).to_have_text("Letter 1")
-        await keys.press("k")
+        await press(page, "k")
         await expect(heading).to_have_text("Letter 0")
 
-        await keys.press("r")
-        await keys.type("akuse")
+        await press(page, "r")
+        await page.keyboard.type("akuse")
         await expect(page.get_by_label("Reason")).to_have_value("akuse")
-        await keys.press("Enter")
+        await page.keyboard.press("Enter")
         await expect(page.get_by_text("Rejected: akuse")).to_be_visible()
 
-        await keys.press("j")
+        await press(page, "j")
         await expect(heading).to_have_text("Letter 1")
-        await keys.press("w")
+        await press(page, "w")
         await expect(page.get_by_label("What to do instead")).to_be_focused()
         await page.evaluate("document.activeElement.blur()")
-        await keys.press("s")
-        await keys.press("Enter")
+        await press(page, "s")
+        await page.keyboard.press("Enter")
         await expect(page.get_by_text("it comes back in 59 minutes")).to_be_visible()
 
         await page.goto("/")
-        await keys.press("a")
+        await press(page, "a")
         await expect(page.get_by_text("unless you undo it")).to_be_visible()
         await expect(page.locator(".countdown")).to_have_text(re.compile(r"^in \d+ seconds$"))
-        await keys.press("u")
+        await press(page, "u")
         await expect(page.get_by_text("Undone. Nothing left; it waits again.")).to_be_visible()
 
         await page.get_by_role("button", name="Keys").click()
         await page.get_by_label("Keys are on").uncheck()
         await page.get_by_role("button", name="Close").click()
-        await keys.press("a")
+        await press(page, "a")
         await expect(page.get_by_role("button", name="Approve", exact=True)).to_be_visible()
 
     assert (await the_card(quiet_desk)).state == "waiting"

@@ -91,7 +91,6 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     after = request.query_params.get("after") or None
     cards, following = await desk.cards.waiting(limit=FIRST, after=after, snoozed=snoozed)
     counts = await desk.cards.counts()
-    moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
     return {
         "seen": await state(desk) if after or snoozed else word(counts, cards),
         "after": after,
@@ -99,7 +98,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
         "following": following and f"{'/snoozed' if snoozed else '/'}?{urlencode({'after': following})}",
         "counts": counts,
         "snoozed": snoozed,
-        "moment": moment,
+        "moment": _moment(desk),
         "stale": False,
     }
 
@@ -130,11 +129,16 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         unread = error.message  # the mailbox may be away; the person sees that something is missing
     return {
         "original": original,
+        "arrived": _moment(desk)(datetime.fromisoformat(original.date)) if original and original.date else None,
         "unread": unread,
         "hosts": linked_hosts(f"{card.subject}\n{card.body}")[0],
         "changes": lines(card.difference) if card.difference else [],
         "hidden_characters": unseen(card.subject + card.body),
     }
+
+
+def _moment(desk: Desk) -> Callable[[datetime], times.Moment]:
+    return partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
 
 
 def _shape(card: Card) -> str:
@@ -233,8 +237,7 @@ async def _form(
 ) -> Response:
     desk: Desk = request.app.state.desk
     fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
-    moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
-    known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": moment}
+    known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": _moment(desk)}
     title = f"Edit: {card.subject}"
     return render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
 
@@ -252,9 +255,8 @@ async def _reviewed(
     """The chosen cards, each whole: nobody says yes to a subject line."""
     desk: Desk = request.app.state.desk
     chosen = [await desk.cards.card(name) for name in dict.fromkeys(names[:FIRST])]
-    moment = partial(times.moment, now=desk.now(), zone=desk.settings.timezone)
     shown = [(card, await _beside(desk, card)) for card in chosen]
-    known = {"here": "/", "shown": shown, "failure": failure, "moment": moment}
+    known = {"here": "/", "shown": shown, "failure": failure, "moment": _moment(desk)}
     return render(request, "batch.html", status=status, title="Approve together", **known)
 
 
