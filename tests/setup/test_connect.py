@@ -207,7 +207,7 @@ def test_a_client_that_only_starts_programs_gets_no_address_and_no_token(account
 
     assert done.code == 2
     assert "starts programs" in done.err
-    assert account.deskhand("token", "list").out == ""
+    assert account.deskhand("token", "list", "--json").out == ""
 
 
 @requirement("connect:own-file")

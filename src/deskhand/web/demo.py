@@ -60,8 +60,9 @@ def folder() -> Iterator[Path]:
         home, vault = place / "home", place / "vault"
         home.mkdir(mode=0o700)
         shutil.copytree(HERE / "vault", vault)
-        shutil.copy(HERE / "rules.toml", home)
-        (home / "config.toml").write_text((HERE / "config.toml").read_text().replace("@VAULT@", str(vault)))
+        for name in ("rules.toml", "config.toml"):
+            (home / name).touch(mode=0o600)
+            (home / name).write_text((HERE / name).read_text().replace("@VAULT@", str(vault)))
         yield home
     finally:
         shutil.rmtree(place)
