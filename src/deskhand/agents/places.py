@@ -78,7 +78,7 @@ def read_cursor(root: str, name: str) -> tuple[int, int, bytes]:
     """Start, end and id of the last line up to which everything was read; zeros where nobody left a mark."""
     try:
         with open(cursor(root, name), "rb") as file:
-            start, end, identifier = file.read().rstrip(b"\n").split(b" ", 2)
+            start, end, identifier = file.readline().rstrip(b"\n").split(b" ", 2)
         return int(start), int(end), identifier
     except (OSError, ValueError):
         return 0, 0, b""
