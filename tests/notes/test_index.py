@@ -2,6 +2,7 @@
 
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from requirements import requirement
 
 from deskhand.errors import InvalidInput, Unavailable, Unreadable
 from deskhand.notes import frontmatter
+from deskhand.notes.catalog import TEXT_TABLES
 from deskhand.notes.index import Index, Page
 
 Open = Callable[..., Index]
@@ -213,6 +215,19 @@ def test_search_finds_what_a_scan_of_all_files_finds(vault: Path, open_index: Op
     held = texts(vault)
     for _ in range(40):
         check_against_scan(held, index, some_query(chance, [*held.values()]))
+
+
+@requirement("index:equals-scan")
+def test_a_large_build_leaves_tables_of_one_piece_that_answer_the_same(vault: Path, index_file: Path, open_index: Open):
+    chance = fill(vault, 21, 1200)
+    index = open_index(batch=50)
+    index.build()
+    with sqlite3.connect(f"file:{index_file}?mode=ro", uri=True) as db:
+        pieces = [db.execute(f"SELECT count(DISTINCT segid) FROM {table}_idx").fetchone()[0] for table in TEXT_TABLES]
+    held = texts(vault)
+    for _ in range(20):
+        check_against_scan(held, index, some_query(chance, [*held.values()]))
+    assert pieces == [1, 1, 1]
 
 
 @requirement("index:equals-scan")

@@ -224,7 +224,7 @@ class FilesRoom:
     def _leave_cursor(self, name: str, line: Line) -> None:
         path = places.cursor(self._root, name)
         mark = b"%d %d %s\n" % (line.start, line.end, line.id or b"")
-        # Over the mark before it, whose end the reader skips: file systems write a truncated file out when it is closed.
+        # Over the mark before it, whose end the reader skips: a truncated file is written out when it is closed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
         try:
             fd = os.open(path, flags, 0o600)

@@ -26,6 +26,7 @@ VERSION = 1
 RACY_NS = 2_000_000_000
 BUSY_SECONDS = 30
 KEPT_OPEN = 4
+TEXT_TABLES = ("posting", "tri", "pair")
 
 _MARKS = string.punctuation.replace("'", "''").replace('"', '""')
 _TABLES = f"""
@@ -279,12 +280,19 @@ def note_change(db: sqlite3.Connection, path: str, key: Key) -> None:
 
 def clear(db: sqlite3.Connection) -> None:
     """Forget everything, the dead versions too."""
-    for table in ("posting", "tri", "pair"):
+    for table in TEXT_TABLES:
         db.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
     for table in ("prop", "text", "word", "note"):
         db.execute(f"DELETE FROM {table}")
     db.execute("DELETE FROM sqlite_sequence")
     db.execute("UPDATE state SET generation = lower(hex(randomblob(4))), versions = 0")
+
+
+def merged(db: sqlite3.Connection, table: str, pages: int) -> bool:
+    """Go on making one segment of a text table's many, each of which costs every look-up; whether it is one now."""
+    before = db.total_changes
+    db.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
+    return db.total_changes - before < 2
 
 
 def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:

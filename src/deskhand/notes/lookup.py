@@ -15,7 +15,7 @@ from deskhand.notes.matching import Query
 from deskhand.notes.walk import Key
 
 END = "\U0010ffff"
-COUNTING = 20_000
+COUNTING = 8_000
 # What is in more words than this is in so many notes that going through the newest finds a page of them soon.
 WORDS = 128
 CONSTRAINTS = 8

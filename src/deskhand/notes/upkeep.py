@@ -28,6 +28,9 @@ LOOKED_AT = 1000
 BATCH_BYTES = 4_000_000
 DEAD_ALLOWED = 1000
 PAUSE = 0.005
+# So many texts filed in one go leave segments behind that are worth merging.
+MANY = 1000
+MERGED_PAGES = 100
 
 log = logging.getLogger(__name__)
 
@@ -211,6 +214,8 @@ class Upkeep:
             with walk.opened(self._root) as root, self._catalog.connected() as db:
                 paths = catalog.stale_paths(db, self._batch)
                 if not paths:
+                    if done >= MANY:
+                        self._merge(db, pause)
                     return
                 filings = self._prepared(root, paths, pause)
                 # Within a batch ids must rise, or each text becomes a segment of its own.
@@ -219,6 +224,17 @@ class Upkeep:
                     catalog.put(db, filings)
             done += len(filings)
             report(done)
+
+    def _merge(self, db: sqlite3.Connection, pause: Callable[[], None]) -> None:
+        """In steps that nobody notices: a question may have something to write in between."""
+        for table in catalog.TEXT_TABLES:
+            pages = -MERGED_PAGES  # below zero it begins anew, with all segments
+            while not self._closed.is_set():
+                pause()
+                with self._writing, catalog.transaction(db):
+                    if catalog.merged(db, table, pages):
+                        break
+                pages = MERGED_PAGES
 
     def _prepared(self, root: walk.Root, paths: list[str], pause: Callable[[], None]) -> list[catalog.Filing]:
         filings: list[catalog.Filing] = []
