@@ -28,6 +28,7 @@ LOOKED_AT = 1000
 BATCH_BYTES = 4_000_000
 DEAD_ALLOWED = 1000
 PAUSE = 0.005
+GRACE = 0.05
 # So many texts filed in one go leave segments behind that are worth merging.
 MANY = 1000
 MERGED_PAGES = 100
@@ -72,6 +73,7 @@ class Upkeep:
         self._touched: set[str] = set()
         self._threads: dict[str, threading.Thread] = {}
         self._asking = 0
+        self._asked = 0.0
         self._quiet = threading.Event()
         self._closed = threading.Event()
         self._last: _Scan | None = None
@@ -115,12 +117,19 @@ class Upkeep:
         finally:
             with self._guard:
                 self._asking -= 1
+                self._asked = time.monotonic()
                 if not self._asking:
                     self._quiet.set()
 
     def _pause(self) -> None:
         if self._asking:
             self._quiet.wait(PAUSE)
+
+    def _give_way(self) -> None:
+        """The answer is still on its way to the caller when the question is over, and the next one may follow."""
+        self._pause()
+        if time.monotonic() < self._asked + GRACE:
+            self._closed.wait(PAUSE)
 
     def _freshen(self, db: sqlite3.Connection, root: walk.Root) -> datetime | None:
         asked = time.monotonic()
@@ -285,4 +294,4 @@ class Upkeep:
 
     def _scan_in_background(self) -> None:
         with walk.opened(self._root) as root, self._catalog.connected() as db:
-            self._scan(db, root, pause=self._pause)
+            self._scan(db, root, pause=self._give_way)
