@@ -53,6 +53,7 @@ STDIO = "anyio.run(server.run_stdio_async)"
 HTTP = """
 import socket, uvicorn
 listener = socket.create_server(("127.0.0.1", 0))
+listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 print(listener.getsockname()[1], file=sys.stderr, flush=True)
 config = uvicorn.Config(server.streamable_http_app(), log_config=None, access_log=False)
 anyio.run(uvicorn.Server(config).serve, [listener])

@@ -91,6 +91,7 @@ else:
         return Response(to_json(dict(zip(NAMES, row))), 201, media_type="application/json")
 
 listener = socket.create_server(("127.0.0.1", 0))
+listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}", file=sys.stderr, flush=True)
 uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False)).run([listener])
 """

@@ -21,6 +21,7 @@ REQUIREMENTS = {
     "server:masked": "The text of a crash stays in the log, under a reference id the caller gets.",
     "server:stdout": "Nothing but the protocol reaches stdout.",
     "server:answers": "Malformed JSON and lone surrogates are answered, and the server lives on.",
+    "server:prompt": "Over HTTP an answer leaves at once, head and body.",
     "server:bearer": "Over HTTP nobody enters without the bearer token, nor with a foreign Host or Origin.",
     "tokens:kept": "A token is told once and kept as a digest; it is listed, used, and revoked by its name.",
     "tokens:scopes": "A token's scopes limit what is listed and called; a call beyond them is refused on the record.",

@@ -1,6 +1,7 @@
 """DeskServer: the one seam between the SDK and the tools."""
 
 import json
+import socket
 import subprocess
 import sys
 from subprocess import PIPE
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 from requirements import requirement
 
 from deskhand.errors import Denied, error_response
+from deskhand.listen import open_port
 from deskhand.servers import READS, Call, DeskServer, tool
 
 pytestmark = pytest.mark.anyio
@@ -338,3 +340,11 @@ def test_a_taken_port_is_an_error_that_says_so(home: Home) -> None:
 
     assert done.returncode == 7
     assert f"port {port} cannot be used" in done.stderr
+
+
+@requirement("server:prompt")
+def test_no_answer_waits_for_the_client_to_confirm_the_head_of_it() -> None:
+    with open_port(0) as listener, socket.create_connection(listener.getsockname()):
+        connection, _ = listener.accept()
+        with connection:
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

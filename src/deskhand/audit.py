@@ -131,10 +131,7 @@ def append(tx: Transaction, entry: Entry) -> int:
     """Add `entry`, redacted, in the caller's transaction; its number in the chain."""
     text = redacted(entry).model_dump_json(exclude_none=True)
     # The head row is the lock: appends by any process or machine follow each other.
-    tx.execute("UPDATE audit_head SET seq = seq + 1 WHERE id = 1")
-    head = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
-    assert head is not None  # noqa: S101 - the schema inserts it
-    seq, previous = head
+    ((seq, previous),) = tx.all("UPDATE audit_head SET seq = seq + 1 WHERE id = 1 RETURNING seq, hash")
     digest = _link(previous, seq, text)
     tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
     tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)

@@ -295,6 +295,11 @@ def merged(db: sqlite3.Connection, table: str, pages: int) -> bool:
     return db.total_changes - before < 2
 
 
+def settle(db: sqlite3.Connection) -> None:
+    """Bring what was written into the file itself: a long log before it costs every look-up. Readers may prevent it."""
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
 def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
     """Put the texts in. What another process has filed in the meantime is left as it is."""
     words: set[str] = set()

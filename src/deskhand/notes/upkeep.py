@@ -244,6 +244,8 @@ class Upkeep:
                     if catalog.merged(db, table, pages):
                         break
                 pages = MERGED_PAGES
+        with self._writing:
+            catalog.settle(db)
 
     def _prepared(self, root: walk.Root, paths: list[str], pause: Callable[[], None]) -> list[catalog.Filing]:
         filings: list[catalog.Filing] = []

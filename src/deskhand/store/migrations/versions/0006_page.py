@@ -33,7 +33,7 @@ def _tokens() -> None:
         """
     )
     created = {
-        "sqlite": "CAST(1000 * unixepoch(created_at) AS INTEGER)",
+        "sqlite": "1000 * CAST(strftime('%s', created_at) AS INTEGER)",
         "postgresql": "CAST(1000 * EXTRACT(EPOCH FROM CAST(created_at AS TIMESTAMPTZ)) AS BIGINT)",
     }[op.get_context().dialect.name]
     op.execute(
