@@ -7,6 +7,8 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from sqlite3 import IntegrityError
 
@@ -14,6 +16,7 @@ import psycopg
 import pytest
 from requirements import requirement
 
+from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Store, Transaction, open_store, schema
 
@@ -212,3 +215,62 @@ async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_p
     other = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
     assert other.run(lambda tx: tx.all("SELECT id FROM thing")) == [(1,)]
     other.close()
+
+
+def at_revision(url: str, revision: str) -> None:
+    """A database as an earlier version of the desk left it."""
+    from alembic import command
+    from alembic.config import Config
+    from sqlalchemy import create_engine
+
+    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
+        command.upgrade(config, revision)
+        for line in BEFORE_THE_PAGE:
+            connection.exec_driver_sql(line.replace("%", "%%") if engine.dialect.name == "postgresql" else line)
+    engine.dispose()
+
+
+TOKEN = "dh_of-the-old-days"
+BEFORE_THE_PAGE = (
+    (
+        "INSERT INTO user_token (digest, name, user_id, created_at) VALUES"
+        f" ('{sha256(TOKEN.encode()).hexdigest()}', 'laptop', 'ada', '2026-10-01T08:00:00.000000Z')"
+    ),
+    (
+        "INSERT INTO actions (id, asked, action, state, revision, file, created, expires) VALUES ('a1', 'd1',"
+        ' \'{"kind": "send_email", "account": "me@example.org", "to": "Ann@Example.org", "subject": "s",'
+        ' "body": "b"}\','
+        " 'sent', 1, 'email-send-a1.md', 1760000000000, 1760600000000)"
+    ),
+    "INSERT INTO drafts (id, mail, sender, proposed, created) VALUES ('draft-1', 'm1', 'ann@example.org', '{}', 1)",
+    *(
+        f"INSERT INTO audit (seq, entry, hash) VALUES ({seq}, '"
+        '{"timestamp": "2026-10-01T08:00:00.000Z", "correlation_id": "c", "actor": "email_mcp",'
+        f' "action_type": "send_email", "target": "-", "result": "success"}}\', \'{seq}\')'
+        for seq in (1, 2)
+    ),
+)
+
+
+@requirement("store:upgraded")
+async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: str) -> None:
+    at_revision(url, "0005")
+    store = open_store(url)
+    try:
+        kept = await tokens.shown(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
+        recipients = store.run(lambda tx: tx.all("SELECT recipient, state FROM actions"))
+        days = store.run(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
+        drafts = store.run(lambda tx: tx.all("SELECT id, drafted_by FROM drafts"))
+    finally:
+        store.close()
+
+    assert kept is not None
+    assert (kept.name, kept.user_id, kept.created) == ("laptop", "ada", datetime(2026, 10, 1, 8, tzinfo=UTC))
+    assert tokens.opens(kept.scopes, "tasks", writes=True)
+    assert not tokens.opens(kept.scopes, "mail", writes=False)
+    assert recipients == [("ann@example.org", "sent")]
+    assert days == [("2026-10-01", "email_mcp", "send_email", "success", 2)]
+    assert drafts == [("draft-1", None)]
