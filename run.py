@@ -95,6 +95,7 @@ def install():
         say("uv cannot install here; pip does it, which takes a minute or two")
         check([*pip, *locked])
     check([*(uv if by_uv else pip), "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    say("done; where documents and hints say `deskhand`, type `python3 run.py` here")
 
 
 def test(arguments):
