@@ -26,6 +26,7 @@ REQUIREMENTS = {
     "tokens:scopes": "A token's scopes limit what is listed and called; a call beyond them is refused on the record.",
     "store:durable": "What a transaction returned is committed; one that raised left nothing.",
     "store:many-processes": "Several processes may start and write at once.",
+    "store:utf-8": "A PostgreSQL database of another encoding than UTF-8 is refused, with the way to make one.",
     "audit:chained": "A changed, removed, inserted or cut-off line is found and named.",
     "audit:redacted": "No body, secret or full address reaches the record.",
     "audit:found": "A search of the record finds what a look at every line finds, and reads a bounded number of them.",
