@@ -77,23 +77,25 @@ def set_up():
         say("setting up .venv (once)")
         # No ensurepip: a bare Debian does not have it.
         venv.EnvBuilder(with_pip=False, clear=True, symlinks=True).create(VENV)
-        python = str(BIN / "python")
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "--python",
-            python,
-            "--disable-pip-version-check",
-            "-q",
-            "install",
-        ]
-        if subprocess.run([*pip, UV], check=False).returncode == 0:
-            pip = [str(BIN / "uv"), "pip", "install", "--quiet", "--python", python]
-        say("installing what requirements.lock names")
-        check([*pip, "--require-hashes", "-r", str(LOCK)])
-        check([*pip, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+        install()
         stamp.write_text(wanted.hexdigest())
+
+
+def install():
+    """With uv where it works; pip is slower, but knows the mirror, proxy and certificates of its own configuration."""
+    python = str(BIN / "python")
+    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "-q", "install"]
+    locked = ["--require-hashes", "-r", str(LOCK)]
+    say("installing what requirements.lock names")
+    # The machine's own certificates: behind a proxy that opens TLS, those that uv brings do not hold.
+    uv = [str(BIN / "uv"), "pip", "install", "--quiet", "--system-certs", "--python", python]
+    by_uv = not subprocess.run([*pip, UV], check=False).returncode
+    by_uv = by_uv and not subprocess.run([*uv, *locked], check=False).returncode
+    if not by_uv:
+        say("uv cannot install here; pip does it, which takes a minute or two")
+        check([*pip, *locked])
+    check([*(uv if by_uv else pip), "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    say("done; where documents and hints say `deskhand`, type `python3 run.py` here")
 
 
 def test(arguments):

@@ -28,6 +28,7 @@ REQUIREMENTS = {
     "store:durable": "What a transaction returned is committed; one that raised left nothing.",
     "store:upgraded": "A database of an earlier version is brought up to date and keeps what it holds.",
     "store:many-processes": "Several processes may start and write at once.",
+    "store:utf-8": "A PostgreSQL database of another encoding than UTF-8 is refused, with the way to make one.",
     "audit:chained": "A changed, removed, inserted or cut-off line is found and named.",
     "audit:redacted": "No body, secret or full address reaches the record.",
     "audit:found": "A search of the record finds what a look at every line finds, and reads a bounded number of them.",

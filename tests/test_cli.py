@@ -22,6 +22,13 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert done.stderr == "[]\n"
 
 
+@requirement("docs:commands")
+def test_the_commands_of_agentmail_are_shown_to_whoever_has_only_deskhand(home: Home) -> None:
+    done = home.command("agentmail", "--help")
+
+    assert (done.returncode, "receive [--hook]" in done.stdout) == (0, True)
+
+
 def test_notes_can_be_indexed_searched_and_listed_from_the_command_line(home: Home) -> None:
     (home.vault / "Projects").mkdir()
     (home.vault / "Projects" / "alpha.md").write_text("---\nstatus: open\n---\nThe quick brown fox\n")

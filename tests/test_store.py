@@ -18,7 +18,7 @@ from requirements import requirement
 
 from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
-from deskhand.store import Store, Transaction, open_store, schema
+from deskhand.store import Store, Transaction, open_store, revision, schema
 
 pytestmark = pytest.mark.anyio
 
@@ -141,6 +141,26 @@ def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_noth
 
     assert "refused" not in caught.value.message
     assert caught.value.retryable
+
+
+@requirement("store:utf-8")
+def test_a_database_that_cannot_hold_every_text_is_refused_and_the_hint_makes_one_that_can(postgresql: str) -> None:
+    def made(name: str, encoding: str) -> str:
+        with psycopg.connect(postgresql, autocommit=True) as connection:
+            connection.execute(
+                f"CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}' LC_COLLATE 'C' LC_CTYPE 'C'"
+            )
+        return postgresql.replace("/postgres?", f"/{name}?")
+
+    bytes_only = made("bytes_only", "SQL_ASCII")
+    for use in (open_store, revision):
+        with pytest.raises(BadConfig, match="SQL_ASCII") as caught:
+            use(bytes_only)
+        assert "--encoding=UTF8" in str(caught.value.hint)
+
+    store = open_store(made("every_text", "UTF8"))
+    assert store.run(lambda tx: tx.one("SELECT ?", "жук")) == ("жук",)
+    store.close()
 
 
 @pytest.fixture

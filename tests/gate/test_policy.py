@@ -53,6 +53,7 @@ def test_the_request_names_the_risk(change: dict[str, str], level: str, words: s
     found = risks(Action(kind="send_email", **fields | change))
 
     assert found[0].startswith(f"Level: {level}.")
+    assert "by the text and the address alone" in found[1]
     assert words in " ".join(found)
 
 

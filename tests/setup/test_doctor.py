@@ -140,7 +140,7 @@ def test_warnings_name_the_port_dev_mode_secrets_in_git_and_old_clients(
         done = account.deskhand("doctor", "--json")
 
     warned = {name for name, state in states(done).items() if state == "warning"}
-    assert {"port", "approvals", "secrets", "clients", "folders"} <= warned
+    assert {"port", "approvals", "secrets", "clients", "folders", "tasks"} <= warned
     assert done.code == 0
 
 

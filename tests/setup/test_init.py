@@ -168,8 +168,9 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
     known.mkdir(parents=True)
     (known / "obsidian.json").write_text(json.dumps({"vaults": {"a": {"path": str(account.vault)}}}))
     ours, theirs = pty.openpty()
-    # The number of the vault; no mailbox; an address; no user; no zone; yes to folders; yes to writing.
-    os.write(ours, b"1\n\nme@example.com\n\n\ny\ny\n")
+    # The number of the vault; a mailbox that is none, then none; an address at the second try; no user; a zone at the
+    # second try; yes to folders; yes to writing.
+    os.write(ours, b"1\noutlook\n\nme\nme@example.com\n\nBerlin\nEurope/Berlin\ny\ny\n")
     done = subprocess.run(
         [sys.executable, "-m", "deskhand", "init"],
         stdin=theirs,
@@ -184,9 +185,12 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
     assert done.returncode == 0, done.stderr
     assert f"1  {account.vault}" in done.stderr
     assert load().settings.vault_path == account.vault
+    assert (load().settings.mail, load().settings.address) == ("local", "me@example.com")
+    assert load().settings.timezone == "Europe/Berlin"
     assert load().settings.user is None
+    assert [slip in done.stderr for slip in ("got 'outlook'", "got 'me'", "got 'Berlin'")] == [True] * 3
     assert sorted(path.name for path in account.vault.iterdir()) == sorted(init.FOLDERS)
-    assert "next: deskhand doctor" in done.stdout
+    assert "next: deskhand doctor\nnext: deskhand up\n" in done.stdout
 
 
 @requirement("init:kept")

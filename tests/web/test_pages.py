@@ -214,11 +214,13 @@ async def test_a_hostile_mail_is_plain_text_with_its_warnings(world: World) -> N
 async def test_a_query_that_is_not_understood_is_explained_and_kept(world: World) -> None:
     answer = await world.person.reads("/mail?q=larger:5M")
     missing = await world.person.reads("/mail/m999999")
+    nowhere = await world.person.reads("/nowhere")
 
     assert answer.status_code == 422
     assert 'value="larger:5M"' in answer.text
     assert "larger" in re.search(r'role="alert".*?</div>', answer.text, re.DOTALL)[0]
     assert missing.status_code == 404
+    assert (nowhere.status_code, "there is no page at this address" in nowhere.text) == (404, True)
 
 
 @requirement("page:notes")

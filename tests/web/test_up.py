@@ -256,6 +256,9 @@ async def test_a_yes_of_another_process_acts_when_its_hold_ends(home: Home, tmp_
             while (await desk.cards.card(card.id)).state != "sent":
                 await anyio.lowlevel.checkpoint()
         assert [mail.to for mail in await desk.mailbox.search("in:sent", 10)] == ["you@example.org"]
+        assert "to you@example.org  Hello" in home.command("mail", "search", "in:sent", **own).stdout
+        nothing = home.command("mail", "search", "in:sent nowhere", **own)
+        assert (nothing.stdout, nothing.stderr) == ("", "no mail matches\n")
         assert up.ends(signal.SIGTERM)[0] == 0
     finally:
         up.close()

@@ -8,7 +8,9 @@ from deskhand.cli.parts import command
 
 
 def add_to(commands: Any) -> None:
-    made = command(commands, "agentmail", _agentmail, "messages between agents; see `agentmail --help`")
+    made = command(commands, "agentmail", _agentmail, "messages between agents; --help lists its commands")
+    made.formatter_class = argparse.RawDescriptionHelpFormatter
+    made.epilog = agentmail.HELP
     made.add_argument("arguments", nargs=argparse.REMAINDER)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment as places
 from deskhand.cli.parts import agreed, command, now
-from deskhand.errors import InvalidInput
+from deskhand.errors import DeskError, InvalidInput, describe
 
 if TYPE_CHECKING:
     from deskhand.setup.init import Plan
@@ -112,21 +112,35 @@ def _asked(home: Path, given: dict[str, str]) -> dict[str, str]:
     answers: dict[str, str] = {}
 
     def ask(name: str, question: str) -> None:
-        if name not in given and (answer := _answer(question, present[name])):
-            answers[name] = answer
+        while name not in given and (answer := _answer(question, present[name])):
+            if _is_good(home, name, answer):
+                answers[name] = answer
+                break
 
     ask("vault_path", f"Folder of your notes{' (a number takes one of these vaults)' if found else ''}")
     if answers.get("vault_path", "").isdecimal() and 0 < int(answers["vault_path"]) <= len(found):
         answers["vault_path"] = str(found[int(answers["vault_path"]) - 1])
-    ask("mail", "Mailbox: local, gmail or imap")
+    ask("mail", f"Mailbox: local, gmail or imap{'' if present['mail'] else ' (without an answer: local)'}")
     if (given | answers).get("mail", present["mail"]) == "imap":
         ask("imap_url", "IMAP account, imaps://USER@HOST without the password")
         ask("smtp_url", "SMTP account, smtps://USER@HOST")
     ask("address", "Your mail address")
-    ask("user", "User id of your tasks")
+    ask("user", "User id of your tasks: any name, such as ada (without one there are no tasks)")
     zone = init.system_zone()
     ask("timezone", f"Time zone{f' (this machine: {zone})' if zone else ''}")
     return answers
+
+
+def _is_good(home: Path, name: str, answer: str) -> bool:
+    """A slip costs one question, not all answers."""
+    from deskhand.setup import init
+
+    try:
+        init.demand_answer(home, name, answer)
+    except DeskError as error:
+        print(f"{describe(error)}\n  answer once more, or with nothing to leave it as it is", file=sys.stderr)
+        return False
+    return True
 
 
 def _answer(question: str, present: str | None) -> str:

@@ -93,12 +93,15 @@ def _search(options: argparse.Namespace) -> None:
 
     with opened_desk() as desk:
         found = anyio.run(_found, desk, options.query, options.limit)
+    if not found:
+        print("no mail matches" if options.query else "there is no mail here", file=sys.stderr)
     for mail in found:
         if options.json:
             print(json.dumps(asdict(mail), default=str))
         else:
             unread = "●" if "UNREAD" in mail.labels else " "
-            print(f"{mail.date:%Y-%m-%d %H:%M} {unread} {mail.sender}  {mail.subject}")
+            who = f"to {mail.to}" if "SENT" in mail.labels else mail.sender
+            print(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}")
             print(f"    {mail.id}  {mail.snippet[:100]}")
 
 

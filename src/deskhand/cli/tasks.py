@@ -71,7 +71,7 @@ def _import(options: argparse.Namespace) -> None:
 
 async def _asked(desk: "Desk", method: str, path: str, body: bytes | None) -> Any:
     if desk.settings.user is None:
-        raise BadConfig("nobody says whose tasks these are", hint="set DESKHAND_USER to the user's id")
+        raise BadConfig("nobody says whose tasks these are", hint="`deskhand init --user NAME --yes`; any name will do")
     try:
         return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
     finally:

@@ -253,13 +253,17 @@ def _one_apart(one: str, other: str) -> bool:
 
 
 def risks(action: Action) -> list[str]:
-    """What the person should know before saying yes; the first line names the level."""
+    """What the person should know before saying yes; the first line names the level.
+
+    The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
+    """
     hidden = sum(unicodedata.category(char) in {"Cf", "Co", "Cn"} for char in action.subject + action.body)
     links = len(_LINK.findall(action.body))
     outside = _domain(action.to) != _domain(action.account)
     level = "high" if hidden else "medium" if outside or links else "low"
     found = [
         f"Level: {level}. A mail cannot be called back once it left.",
+        "This is by the text and the address alone; the page and `deskhand show` also know whom you have written to.",
         f"The recipient is {'outside' if outside else 'in'} your own domain.",
     ]
     if links:

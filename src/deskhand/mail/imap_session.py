@@ -228,7 +228,11 @@ def translated(host: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(f"{host} cannot be reached", reason=type(error).__name__) from error
+        raise Unavailable(
+            f"{host} cannot be reached",
+            hint="look at the name and port, and at the network",
+            reason=type(error).__name__,
+        ) from error
     except IMAPClientAbortError as error:
         raise Unavailable(f"{host} broke off", hint="try again") from error
     except IMAPClientError as error:

@@ -50,7 +50,7 @@ class Sources(NamedTuple):
 
 def sources(path: Path) -> Sources:
     if not path.exists():
-        raise NotFound(f"there is nothing at {path}")
+        raise NotFound(f"there is nothing at {path}", hint="name a Maildir, an mbox, an .eml file, or a folder of them")
     found: list[Source] = []
     left_out: list[tuple[Path, str]] = []
     for file in [path] if path.is_file() else _below(path, left_out):

@@ -89,6 +89,12 @@ def planned(home: Path, answers: Mapping[str, str]) -> Plan:
     return Plan(file, before, text, changes, tuple(added))
 
 
+def demand_answer(home: Path, name: str, value: str) -> None:
+    """One answer that config.toml can hold, whatever else stands in it."""
+    text, _ = _edited("", {OPTIONS[name].key: _checked(name, value)})
+    _demand_valid(home / "config.toml", text)
+
+
 def _edited(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The text with the values in it, and which options came in as comments; the caller checks what it says now."""
     written, added = _complete(text)
@@ -123,7 +129,7 @@ def next_steps(settings: Settings) -> list[str]:
     login = {"gmail": "deskhand mail login gmail", "imap": "deskhand mail login imap"}.get(settings.mail)
     missing = [name for name in ("vault_path", "address") if getattr(settings, name) is None]
     steps = [f"set {OPTIONS[name].key} ({sentence(name).rstrip('.').lower()})" for name in missing]
-    return [*steps, *([login] if login else []), "deskhand doctor", "deskhand connect claude-code"]
+    return [*steps, *([login] if login else []), "deskhand doctor", "deskhand up", "deskhand connect claude-code"]
 
 
 def make_folders(vault: Path) -> list[Path]:

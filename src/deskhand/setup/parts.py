@@ -178,8 +178,13 @@ def approvals(desk: Desk) -> Finding:
 
 async def tasks(desk: Desk) -> Finding:
     if desk.settings.fastapi_base_url is None:
-        whose = desk.settings.user or "whoever the connection names"
-        return good("tasks", f"in the desk's own database, for {whose}")
+        if desk.settings.user is None:
+            return warning(
+                "tasks",
+                "nobody says whose tasks these are: the page and most assistants have none",
+                "deskhand init --user NAME --yes; any name will do",
+            )
+        return good("tasks", f"in the desk's own database, for {desk.settings.user}")
     import httpx2
 
     url = desk.settings.fastapi_base_url

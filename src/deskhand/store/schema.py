@@ -8,6 +8,8 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from deskhand.errors import BadConfig
+
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
@@ -42,6 +44,7 @@ def upgrade_postgresql(url: str) -> None:
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
+        _demand_utf8(connection.info.parameter_status("server_encoding"))
         found = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
         row = connection.execute(_VERSION).fetchone() if found and found[0] else None
         if row and row[0] == HEAD:
@@ -63,9 +66,19 @@ def postgresql_revision(url: str) -> str | None:
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
+        _demand_utf8(connection.info.parameter_status("server_encoding"))
         found = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
         row = connection.execute(_VERSION).fetchone() if found and found[0] else None
     return row[0] if row else None
+
+
+def _demand_utf8(encoding: str | None) -> None:
+    """No other encoding holds every text; SQL_ASCII, which a server without a locale takes, even answers in bytes."""
+    if encoding != "UTF8":
+        raise BadConfig(
+            f"the desk's database has the encoding {encoding}, which cannot hold every text",
+            hint="`createdb --template=template0 --encoding=UTF8 NAME` makes one for DESKHAND_DATABASE_URL",
+        )
 
 
 def _sqlite_version(file: str) -> str | None:

@@ -5,6 +5,7 @@ import logging
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -114,8 +115,9 @@ async def _refused(request: Request, failure: Exception) -> Response:
 
 async def _no_such_page(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)  # noqa: S101 - registered for these alone
-    wrong_way = DeskError(failure.detail)
-    return render(request, "failure.html", title=failure.detail, status=failure.status_code, failure=wrong_way)
+    missing = failure.status_code == HTTPStatus.NOT_FOUND
+    wrong_way = DeskError("there is no page at this address" if missing else failure.detail)
+    return render(request, "failure.html", title="Not here", status=failure.status_code, failure=wrong_way)
 
 
 async def _crashed(request: Request, failure: Exception) -> Response:

@@ -51,7 +51,7 @@ def _user(desk: Desk) -> str:
     if desk.settings.user is None:
         raise BadConfig(
             "nobody says whose tasks these are",
-            hint="set DESKHAND_USER to your user id, or user in config.toml, and start the desk again",
+            hint="run `deskhand init --user NAME --yes` (any name; or set DESKHAND_USER) and start the desk again",
         )
     return desk.settings.user
 
