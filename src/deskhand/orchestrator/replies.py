@@ -55,8 +55,8 @@ def _offers(desk: Desk) -> list[tuple[str, dict[str, Any]]]:
 def _named(desk: Desk, found: Found) -> str:
     """A draft that a person wrote gets a name of its own, so that it is known again when it is edited."""
     draft_id = found.properties.get("draft_id")
-    if isinstance(draft_id, str) and draft_id.startswith(drafts.PREFIX):
-        return draft_id
+    if drafts.is_id(draft_id):
+        return str(draft_id)
     made = f"{drafts.PREFIX}{sha256(found.text.encode()).hexdigest()[:16]}"
     desk.approvals.mark(found, {"draft_id": made})
     return made
