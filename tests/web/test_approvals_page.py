@@ -5,6 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
@@ -264,6 +265,27 @@ async def test_no_name_of_a_draft_turns_a_no_into_a_yes_to_another(desk: Desk, p
     assert "/approvals/draft-evil/reject" in "".join(shown)
     assert (await desk.cards.card("draft-evil")).state == "waiting"
     assert list((desk.settings.vault / "Approved").glob("*")) == []
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@requirement("page:hostile")
+async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(desk: Desk, person: Person) -> None:
+    await asked(desk)
+    async with Client(obsidian_server(desk)) as assistant:
+        note = {"path": "Drafts/folder.md/note.md", "frontmatter": {}, "body": "x"}
+        assert not (await assistant.call_tool("write_note", note)).is_error
+    for folder in ("Approved", "Pending_Approval", "Rejected"):
+        (desk.settings.vault / folder / "folder.md").mkdir(parents=True)
+    files = open_files()
+
+    pages = [await person.reads("/") for _ in range(5)]
+
+    assert {page.status_code for page in pages} == {200}
+    assert all(HELLO["subject"] in page.text for page in pages)
+    assert open_files() <= files + 3
 
 
 @requirement("page:batch")
