@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from deskhand.orchestrator.mcp_client import MCPClient
 
 WATCHED = ("Approved", "Rejected")
-_REOPENED: tuple[steps.State, ...] = ("withdrawn",)
+_REOPENED: tuple[steps.State, ...] = ("withdrawn", "unknown")
+"""What rests until the person puts its file into Approved/ again: also to say once more, where nobody knows."""
 
 
 async def scan(desk: Desk) -> None:
