@@ -376,6 +376,26 @@ async def test_the_person_and_agents_in_tmux_write_to_each_other_and_no_agent_is
         load({"DESKHAND_AGENT": "person"})
 
 
+@requirement("page:agents")
+@requirement("page:tasks")
+async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_page(world: World) -> None:
+    desk, room = world.desk, world.desk.room(None)
+    late = {"title": "At the very end", "due_date": "9999-12-31T23:59:00Z"}
+    task = await desk.tasks.call("ann", "POST", "/tasks", body=late)
+    times = ("9999-12-31T23:59:59Z", "0002-01-01T00:00:00+23:00", "2026-13-01T00:00:00Z", "0000-01-01T00:00:00Z")
+    for number, time in enumerate(times):
+        room.put(Message(f"t{number}", "far", "wide", f"at {time}", time))
+    room.set_last_read("far", 9 * 10**15, "2026-11-15T09:00:00Z")
+
+    pages = [await world.person.reads(path) for path in ("/tasks", f"/tasks/{task['id']}", "/agents")]
+    thread = await world.person.reads("/agents/thread?one=far&other=wide")
+    await desk.tasks.call("ann", "DELETE", f"/tasks/{task['id']}")
+
+    assert [page.status_code for page in pages] == [200, 200, 200]
+    assert all("9999-12-31 23:59" in page.text for page in pages[:2])
+    assert all(f"at {time}" in thread.text for time in times)
+
+
 @requirement("page:timeline")
 async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> None:
     person = world.person
