@@ -25,6 +25,7 @@ from deskhand.cli import (
     tasks,
     tokens,
 )
+from deskhand.cli.parts import plain
 from deskhand.errors import DeskError, describe, mcp_error
 
 EXIT_CODES = """\
@@ -42,7 +43,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options) or 0)
     except DeskError as error:
-        print(json.dumps(mcp_error(error)) if getattr(options, "json", False) else describe(error), file=sys.stderr)
+        said = json.dumps(mcp_error(error)) if getattr(options, "json", False) else plain(describe(error))
+        print(said, file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

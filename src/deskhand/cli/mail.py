@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.parts import command, group, opened_desk, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -98,8 +98,8 @@ def _search(options: argparse.Namespace) -> None:
             print(json.dumps(asdict(mail), default=str))
         else:
             unread = "●" if "UNREAD" in mail.labels else " "
-            print(f"{mail.date:%Y-%m-%d %H:%M} {unread} {mail.sender}  {mail.subject}")
-            print(f"    {mail.id}  {mail.snippet[:100]}")
+            print(plain(f"{mail.date:%Y-%m-%d %H:%M} {unread} {mail.sender}  {mail.subject}"))
+            print(plain(f"    {mail.id}  {mail.snippet[:100]}"))
 
 
 async def _found(desk: "Desk", query: str, limit: int) -> Any:
