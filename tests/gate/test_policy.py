@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import process_time
 
 import pytest
 from requirements import requirement
@@ -159,3 +160,22 @@ def test_links_are_named_by_the_hosts_that_they_lead_to(text: str, hosts: list[s
 def test_of_many_links_ten_are_named_and_the_rest_counted() -> None:
     text = " ".join(f"https://h{number}.example" for number in range(13))
     assert "h9.example and 3 more." in risk(replace(FACTS, body=text)).reasons[0]
+
+
+@requirement("cards:risk")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "www.a.example " * 140_000,
+        "http://" * 280_000,
+        " ".join(f"www.a{n}.b" for n in range(160_000)),
+        "a\u200b" * 990_000,
+    ],
+)
+def test_no_text_however_long_keeps_the_desk_busy_and_what_was_not_looked_at_is_said(body: str) -> None:
+    started = process_time()
+    found = risk(replace(FACTS, body=body))
+
+    assert process_time() - started < 1
+    assert found.level == "high"
+    assert f"The text has {len(body):,} characters; only 200,000 of them were looked at." in found.reasons
