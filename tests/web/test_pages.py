@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from time import process_time
 from urllib.parse import quote
 
 import httpx2
@@ -23,6 +24,7 @@ from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.web import markdown
 from deskhand.web.site import site
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -394,6 +396,16 @@ async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_pag
     assert [page.status_code for page in pages] == [200, 200, 200]
     assert all("9999-12-31 23:59" in page.text for page in pages[:2])
     assert all(f"at {time}" in thread.text for time in times)
+
+
+@requirement("page:notes")
+@pytest.mark.parametrize("piece", ["[", "![a](", "[[", "a|b\n-|-\n"])
+def test_no_note_keeps_the_desk_busy_for_long(piece: str) -> None:
+    started = process_time()
+    made = markdown.html((piece * markdown.LONGEST)[: markdown.LONGEST], "Projects/Note.md")
+
+    assert process_time() - started < 10
+    assert len(made) > 1000
 
 
 @requirement("page:timeline")
