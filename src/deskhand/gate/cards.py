@@ -487,7 +487,7 @@ def _place(cursor: str | None) -> tuple[int, str]:
 def _seen(card: Card, digest: str | None) -> Card:
     """The card, where it is what the person saw; an answer to anything else leaves a yes that rests as it is."""
     if digest is not None and card.digest != digest:
-        raise Changed(f"{card.id} has changed since it was shown", hint="look at it again; nothing was decided")
+        raise Changed(f"{card.id} is no longer what was shown", hint="look at it again; nothing was decided")
     return card
 
 
