@@ -52,6 +52,7 @@ _URL = re.compile(r"(?:(?:https?|ftp)://|www\.)(?=[^\s])", re.IGNORECASE)
 _URL_END = re.compile(r"[\s<>\"'`{}|^]|\]\(|\)")
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _JOINERS = frozenset("\u200c\u200d")
+_CONTROLS = frozenset(map(chr, (*range(32), *range(127, 160)))) - {"\n", "\t"}
 _DELICATE = re.compile(
     r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
     r"|invoices?|iban|bic|swift|wire|bank (?:account|details|transfer)|account number|credit card|payments?|refund"
@@ -204,8 +205,10 @@ def _host(url: str) -> tuple[str | None, str]:
 
 def hidden(text: str) -> list[str]:
     """What a reader would not see in the text, in words."""
+    text = text.replace("\r\n", "\n")
     turning = sum(char in _DIRECTION for char in text)
-    unseen = sum(_is_unseen(text, at) for at in range(len(text))) if not text.isascii() else 0
+    unseen = sum(char in _CONTROLS for char in text)
+    unseen += sum(_is_unseen(text, at) for at in range(len(text))) if not text.isascii() else 0
     found = []
     if turning:
         found.append(
