@@ -132,6 +132,7 @@ REQUIREMENTS = {
     "cards:told": "What the desk sent by itself is told to whoever proposed it, once, and asks for nothing anew.",
     "cards:recorded": "Everything that the person does with a card is on the record, with its digest.",
     "cli:answers": "At the command line a person can also edit, respond and put off, and say yes to one digest only.",
+    "cli:machine": "What the machine refuses at the command line is said in a sentence, with its own exit code.",
     "cli:approvals": "A person can list, read, approve and reject requests from the command line.",
     "orchestrator:states": "Each decision leads where seed 000 draws it, and frontmatter is merged, never replaced.",
     "orchestrator:watcher": "Each mail gets one note for ever; new is what arrived after the cursor.",

@@ -43,6 +43,22 @@ def test_notes_can_be_indexed_searched_and_listed_from_the_command_line(home: Ho
     assert listed.stdout == "Projects/alpha.md\n"
 
 
+@requirement("cli:machine")
+def test_what_the_machine_refuses_is_said_without_a_traceback(home: Home) -> None:
+    assert home.command("approvals").returncode == 0
+    kept, below_a_file = str(home.path / "none" / "desk.backup"), str(home.path / "desk.db" / "home")
+
+    refused = [
+        home.command("backup", kept, "--json"),
+        home.command("restore", kept, "--to", below_a_file),
+        home.command("up", "--no-browser", DESKHAND_HOME="/proc/nowhere"),
+    ]
+
+    assert [each.returncode for each in refused] == [7, 7, 7]
+    assert all("the machine refused: " in each.stderr for each in refused)
+    assert not [each.stderr for each in refused if "Traceback" in each.stderr]
+
+
 def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
     done = home.command("notes", "list", "Nowhere")
 

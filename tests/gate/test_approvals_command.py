@@ -41,6 +41,21 @@ async def test_a_person_lists_reads_approves_and_rejects_at_the_command_line(sit
     ]
 
 
+@requirement("cli:approvals")
+async def test_no_text_of_a_stranger_steers_the_terminal_on_which_it_is_shown(site: Site) -> None:
+    unseen = "Dear Ann,\n\npay 1,000,000\r\x1b[2Kpay 10\x9b8m\u202e euro.\n"
+    async with site.client("email") as client:
+        answer = await said(client, "send_email", **HELLO | {"body": unseen})
+    assert answer.startswith("Rejected:")
+    (row,) = listed(site)
+    shown = [site.home.command(*words) for words in (("approvals",), ("show", row["id"]), ("log",), ("status",))]
+
+    text = "".join(each.stdout + each.stderr for each in shown)
+    assert "<U+001B>[2Kpay 10<U+009B>8m<U+202E> euro." in text
+    assert not set(text) & set("\r\x1b\x9b\u202e")
+    assert row["action"]["body"] == unseen
+
+
 @requirement("gate:content-bound")
 async def test_approving_at_the_command_line_does_not_bless_an_edited_file(site: Site) -> None:
     async with site.client("email") as client:

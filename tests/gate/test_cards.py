@@ -82,6 +82,23 @@ async def record(desk: Desk) -> list[tuple[str, str]]:
     return [(entry.actor, entry.action_type) for _, entry in reversed(entries)]
 
 
+@requirement("cards:digest")
+async def test_an_answer_to_an_older_text_leaves_the_yes_to_the_newer_one_as_it_is(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.cards.approve_edited(card.id, card.digest, Letter(HELLO["to"], "Notes", "At eleven.\n"), "person")
+
+        with pytest.raises(Changed):
+            await desk.cards.reject(card.id, card.digest, "no", "person")
+        with pytest.raises(Changed):
+            await desk.cards.approve_now(card.id, card.digest, "person")
+
+        assert (await desk.cards.card(card.id)).state == "held"
+        study.clock.pass_by(seconds=10)
+        await desk.cards.perform_due()
+        assert [mail.body for mail in await sent(desk)] == ["At eleven.\n"]
+
+
 @requirement("cards:hold")
 @requirement("cards:told")
 @requirement("cards:recorded")

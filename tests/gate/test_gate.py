@@ -10,6 +10,7 @@ from mcp import Client
 from requirements import requirement
 
 from deskhand.gate import Failed, Released
+from deskhand.orchestrator.loop import Orchestrator
 
 pytestmark = pytest.mark.anyio
 
@@ -344,6 +345,34 @@ async def test_what_nobody_knows_is_left_to_the_person_who_may_send_it_once_more
 
         site.approve()
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+
+
+@requirement("gate:unknown")
+@requirement("orchestrator:sealed-requests")
+async def test_once_more_needs_no_call_of_the_assistant_either(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO)
+    site.approve()
+    lose_the_mail(site)
+    await orchestrated(site)
+    assert "may have been sent already" in site.pending().read_text()
+    assert site.sent == []
+
+    site.approve()
+    site.clock.pass_by(seconds=1)
+    await orchestrated(site)
+    assert len(site.sent) == 1
+
+
+async def orchestrated(site: Site) -> None:
+    desk = site.desk()
+    orchestrator = Orchestrator(desk)
+    try:
+        await orchestrator.once()
+    finally:
+        await orchestrator.close()
+        await desk.close_mailbox()
+        desk.close()
 
 
 def lose_the_mail(site: Site) -> None:

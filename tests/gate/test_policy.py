@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from time import process_time
 
 import pytest
 from requirements import requirement
@@ -117,7 +118,6 @@ FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", b
         ({"to": "a@fr1ends.org", "sender": "a@friends.org"}, "high", ["not to a@friends.org", "like friends.org"]),
         ({"to": "a@friends.org", "domains": frozenset({"xn--friends-.org"})}, "low", ["outside"]),
     ],
-    ids=str,
 )
 def test_each_risk_is_named_and_the_gravest_sets_the_level(
     change: dict[str, object], level: str, reasons: list[str]
@@ -160,3 +160,31 @@ def test_links_are_named_by_the_hosts_that_they_lead_to(text: str, hosts: list[s
 def test_of_many_links_ten_are_named_and_the_rest_counted() -> None:
     text = " ".join(f"https://h{number}.example" for number in range(13))
     assert "h9.example and 3 more." in risk(replace(FACTS, body=text)).reasons[0]
+
+
+@requirement("cards:risk")
+def test_control_characters_are_unseen_ones_and_line_ends_are_not() -> None:
+    found = risk(replace(FACTS, body="pay 10\x1b[8m or\rpay 1000\x08\x9b"))
+
+    assert (found.level, found.reasons[0]) == ("high", "The text holds 4 invisible characters.")
+    assert risk(replace(FACTS, body="one\r\n\ttwo\n")).level == "low"
+
+
+@requirement("cards:risk")
+@pytest.mark.parametrize(
+    "body",
+    [
+        "www.a.example " * 140_000,
+        "http://" * 280_000,
+        " ".join(f"www.a{n}.b" for n in range(160_000)),
+        "a\u200b" * 990_000,
+    ],
+    ids=["one link", "links in links", "many links", "unseen"],
+)
+def test_no_text_however_long_keeps_the_desk_busy_and_what_was_not_looked_at_is_said(body: str) -> None:
+    started = process_time()
+    found = risk(replace(FACTS, body=body))
+
+    assert process_time() - started < 1
+    assert found.level == "high"
+    assert f"The text has {len(body):,} characters; only 200,000 of them were looked at." in found.reasons

@@ -125,6 +125,9 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
         "a changed record": lambda: rewritten(file, changed_record),
         "a newer schema": lambda: rewritten(file, newer_schema),
         "a path that leads out": lambda: rewritten(file, way_out),
+        "a file with a hole": lambda: with_hole(file),
+        "a manifest that leads to itself": lambda: only(tarfile.SYMTYPE, b""),
+        "a manifest of brackets": lambda: only(tarfile.REGTYPE, b"[" * 200_000),
     }
     for name, make in broken.items():
         bad = tmp_path / "bad.backup"
@@ -152,6 +155,35 @@ def rewritten(file: Path, change) -> bytes:
             member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
+    return made.getvalue()
+
+
+def with_hole(file: Path) -> bytes:
+    """A few bytes that would be 64 MB on the disk, with the digest of those."""
+    size = 64 << 20
+    hole = tarfile.TarInfo("zeros")
+    hole.pax_headers = {"GNU.sparse.map": "0,0", "GNU.sparse.size": str(size)}
+    with tarfile.open(file) as archive:
+        content = {member.name: archive.extractfile(member).read() for member in archive.getmembers()}
+    manifest = json.loads(content.pop("manifest.json"))
+    manifest["files"]["zeros"] = {"sha256": sha256(bytes(size)).hexdigest(), "size": size}
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.addfile(hole)
+        for name, data in {**content, "manifest.json": json.dumps(manifest).encode()}.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+    return made.getvalue()
+
+
+def only(kind: bytes, manifest: bytes) -> bytes:
+    """An archive with nothing in it but this manifest."""
+    member = tarfile.TarInfo("manifest.json")
+    member.type, member.linkname, member.size = kind, "manifest.json", len(manifest)
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as archive:
+        archive.addfile(member, io.BytesIO(manifest))
     return made.getvalue()
 
 

@@ -124,6 +124,8 @@ def test_a_file_that_was_not_there_is_gone_after_undo(account: Account) -> None:
         ("codex", "a = = 1"),
         ("codex", "mcp_servers = 3"),
         ("cursor", "\xff\xfe"),
+        ("claude-code", "[" * 200_000),
+        ("codex", "a = " + "[" * 20_000),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_and_left_alone(account: Account, client: str, text: str) -> None:

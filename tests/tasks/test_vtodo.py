@@ -330,6 +330,8 @@ async def test_a_broken_file_is_refused_with_its_line_and_nothing_of_it_is_taken
     deep = "".join(f"BEGIN:VTODO\nUID:{n}\nSUMMARY:a\nRELATED-TO:{n + 1}\nEND:VTODO\n" for n in range(2))
     deep = f"BEGIN:VCALENDAR\n{deep}BEGIN:VTODO\nUID:2\nSUMMARY:a\nEND:VTODO\nEND:VCALENDAR"
     assert "line 5: a subtask" in (await rest.post("/tasks/import", content=deep.encode())).json()["detail"]
+    endless = f"BEGIN:VCALENDAR\nBEGIN:{'x' * 9_000_000}\nEND:VTODO\n".encode()
+    assert len((await rest.post("/tasks/import", content=endless)).content) < 1000
     large = calendar(f"SUMMARY:{'x' * 10_000_000}")
     assert "larger than" in (await rest.post("/tasks/import", content=large)).json()["detail"]
 

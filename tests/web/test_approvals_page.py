@@ -4,7 +4,10 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from html import unescape
+from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import anyio
 import httpx2
@@ -24,6 +27,7 @@ from deskhand.gate.cards import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
+from deskhand.servers.obsidian import obsidian_server
 from deskhand.web.events import Events, state
 from deskhand.web.site import site
 
@@ -234,6 +238,55 @@ async def test_no_get_no_other_id_and_no_stranger_answers_a_card(desk: Desk, per
     assert without.status_code == 403
     assert {(each.status_code, each.headers["location"]) for each in (*outside, forged)} == {(303, "/enter")}
     assert (await desk.cards.card(card.id)).state == "waiting"
+
+
+@requirement("page:refused")
+async def test_no_name_of_a_draft_turns_a_no_into_a_yes_to_another(desk: Desk, person: Person, clock: Clock) -> None:
+    letter = {"type": "email_draft", "to": "eve@evil.example", "subject": "The keys", "status": "pending_approval"}
+    async with Client(obsidian_server(desk)) as assistant:
+        for number, name in enumerate(
+            ("draft-x/../draft-evil/approve?", "draft-x/../draft-evil/approve#", "draft-evil")
+        ):
+            note = {"path": f"Drafts/{number}.md", "frontmatter": letter | {"draft_id": name}, "body": "Here they are."}
+            assert not (await assistant.call_tool("write_note", note)).is_error
+    inbox = (await person.reads("/")).text
+    shown = [
+        inbox,
+        *[(await person.reads(unescape(each))).text for each in re.findall(r'href="(/approvals/[^"]*)', inbox)],
+    ]
+
+    for page in shown:
+        for action in re.findall(r'action="(/approvals/[^"]*/reject)"', page):
+            digest, token = (re.search(rf'name="{name}" value="(\w+)"', page)[1] for name in ("digest", "form_token"))
+            if action != "/approvals/draft-evil/reject":
+                await person.http.post(urljoin("/", unescape(action)), data={"digest": digest, "form_token": token})
+    clock.pass_by(seconds=60)
+    await desk.cards.perform_due()
+
+    assert "/approvals/draft-evil/reject" in "".join(shown)
+    assert (await desk.cards.card("draft-evil")).state == "waiting"
+    assert list((desk.settings.vault / "Approved").glob("*")) == []
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@requirement("page:hostile")
+async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(desk: Desk, person: Person) -> None:
+    await asked(desk)
+    async with Client(obsidian_server(desk)) as assistant:
+        note = {"path": "Drafts/folder.md/note.md", "frontmatter": {}, "body": "x"}
+        assert not (await assistant.call_tool("write_note", note)).is_error
+    for folder in ("Approved", "Pending_Approval", "Rejected"):
+        (desk.settings.vault / folder / "folder.md").mkdir(parents=True)
+    files = open_files()
+
+    pages = [await person.reads("/") for _ in range(5)]
+
+    assert {page.status_code for page in pages} == {200}
+    assert all(HELLO["subject"] in page.text for page in pages)
+    assert open_files() <= files + 3
 
 
 @requirement("page:batch")

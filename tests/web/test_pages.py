@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from time import process_time
 from urllib.parse import quote
 
 import httpx2
@@ -23,6 +24,7 @@ from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.web import markdown
 from deskhand.web.site import site
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
@@ -376,6 +378,36 @@ async def test_the_person_and_agents_in_tmux_write_to_each_other_and_no_agent_is
     assert "person~2 [you]" in in_window.stdout
     with pytest.raises(BadConfig):
         load({"DESKHAND_AGENT": "person"})
+
+
+@requirement("page:agents")
+@requirement("page:tasks")
+async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_page(world: World) -> None:
+    desk, room = world.desk, world.desk.room(None)
+    late = {"title": "At the very end", "due_date": "9999-12-31T23:59:00Z"}
+    task = await desk.tasks.call("ann", "POST", "/tasks", body=late)
+    times = ("9999-12-31T23:59:59Z", "0002-01-01T00:00:00+23:00", "2026-13-01T00:00:00Z", "0000-01-01T00:00:00Z")
+    for number, time in enumerate(times):
+        room.put(Message(f"t{number}", "far", "wide", f"at {time}", time))
+    room.set_last_read("far", 9 * 10**15, "2026-11-15T09:00:00Z")
+
+    pages = [await world.person.reads(path) for path in ("/tasks", f"/tasks/{task['id']}", "/agents")]
+    thread = await world.person.reads("/agents/thread?one=far&other=wide")
+    await desk.tasks.call("ann", "DELETE", f"/tasks/{task['id']}")
+
+    assert [page.status_code for page in pages] == [200, 200, 200]
+    assert all("9999-12-31 23:59" in page.text for page in pages[:2])
+    assert all(f"at {time}" in thread.text for time in times)
+
+
+@requirement("page:notes")
+@pytest.mark.parametrize("piece", ["[", "![a](", "[[", "a|b\n-|-\n"])
+def test_no_note_keeps_the_desk_busy_for_long(piece: str) -> None:
+    started = process_time()
+    made = markdown.html((piece * markdown.LONGEST)[: markdown.LONGEST], "Projects/Note.md")
+
+    assert process_time() - started < 10
+    assert len(made) > 1000
 
 
 @requirement("page:timeline")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from deskhand.web.visible import lines, unseen, visible
+from deskhand.web.visible import MOST_MARKS, lines, unseen, visible
 
 
 @requirement("page:hostile")
@@ -30,6 +30,15 @@ def test_what_cannot_be_seen_is_named(text: str, shown: str) -> None:
 
     assert all(part in made for part in shown.split("|"))
     assert made.encode()  # half a character would break the whole page
+
+
+@requirement("page:hostile")
+def test_of_very_many_that_cannot_be_seen_the_first_are_named_and_each_shows() -> None:
+    made = str(visible("a\u200b" * 500_000))
+
+    assert made.count("<mark") == MOST_MARKS
+    assert made.count("\ufffd") == 500_000 - MOST_MARKS
+    assert "\u200b" not in made
 
 
 @requirement("page:hostile")

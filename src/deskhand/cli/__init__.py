@@ -25,7 +25,8 @@ from deskhand.cli import (
     tasks,
     tokens,
 )
-from deskhand.errors import DeskError, describe, mcp_error
+from deskhand.cli.parts import plain
+from deskhand.errors import DeskError, Unavailable, describe, mcp_error
 
 EXIT_CODES = """\
 exit codes:
@@ -42,14 +43,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options) or 0)
     except DeskError as error:
-        print(json.dumps(mcp_error(error)) if getattr(options, "json", False) else describe(error), file=sys.stderr)
-        return error.exit_code
+        return _refused(error, options)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader of our output has seen enough; Python must not try to flush it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        why = f"the machine refused: {place}{error.strerror or error}"
+        return _refused(Unavailable(why, hint="is there such a folder, may you write there, is there room?"), options)
+
+
+def _refused(error: DeskError, options: argparse.Namespace) -> int:
+    said = json.dumps(mcp_error(error)) if getattr(options, "json", False) else plain(describe(error))
+    print(said, file=sys.stderr)
+    return error.exit_code
 
 
 def parser() -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.parts import command, opened_desk
+from deskhand.cli.parts import command, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -72,10 +72,10 @@ def _show(options: argparse.Namespace) -> None:
     if options.json:
         print(json.dumps(_fields(card) | {"text": text}))
         return
-    print(text)
+    print(plain(text))
     for line in (f"state: {card.state}", f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)):
-        print(line, file=sys.stderr)
-    print(f"digest: {card.digest}", *([f"note: {card.note}"] if card.note else []), sep="\n", file=sys.stderr)
+        print(plain(line), file=sys.stderr)
+    print(f"digest: {card.digest}", *([plain(f"note: {card.note}")] if card.note else []), sep="\n", file=sys.stderr)
 
 
 def _approve(options: argparse.Namespace) -> None:
@@ -142,7 +142,7 @@ def _print(card: "Card", options: argparse.Namespace) -> None:
     to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.to)
     until = f"  until {card.until:%Y-%m-%d %H:%M} UTC" if card.until else ""
     line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}"
-    print(json.dumps(_fields(card)) if options.json else line)
+    print(json.dumps(_fields(card)) if options.json else plain(line))
 
 
 def _fields(card: "Card") -> dict[str, Any]:

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic_core import PydanticCustomError
 
 from deskhand import environment
+from deskhand.cli.parts import plain
 from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card, Letter
 from deskhand.tasks import due
@@ -75,7 +76,7 @@ def _edited(command: list[str], file: Path, end: str) -> Letter:
 
 
 def agreed(card: Card) -> bool:
-    print(f"To: {letter(card).to}\nSubject: {card.subject}\n\n{card.body}", file=sys.stderr)
+    print(plain(f"To: {letter(card).to}\nSubject: {card.subject}\n\n{card.body}"), file=sys.stderr)
     print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.parts import command, group, opened_desk, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,8 +101,8 @@ def _search(options: argparse.Namespace) -> None:
         else:
             unread = "●" if "UNREAD" in mail.labels else " "
             who = f"to {mail.to}" if "SENT" in mail.labels else mail.sender
-            print(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}")
-            print(f"    {mail.id}  {mail.snippet[:100]}")
+            print(plain(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}"))
+            print(plain(f"    {mail.id}  {mail.snippet[:100]}"))
 
 
 async def _found(desk: "Desk", query: str, limit: int) -> Any:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.parts import command, group, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.notes.vault import NoteList
@@ -55,6 +55,6 @@ def _show(found: "NoteList", options: argparse.Namespace) -> None:
         print(found.model_dump_json())
         return
     for note in found.notes:
-        print(note.path if note.snippet is None else f"{note.path}\n    {note.snippet}")
+        print(plain(note.path if note.snippet is None else f"{note.path}\n    {note.snippet}"))
     if found.next_cursor:
         print(f"… {len(found.notes)} of {found.total}; --limit shows more", file=sys.stderr)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, opened_desk
+from deskhand.cli.parts import command, opened_desk, plain
 from deskhand.errors import DeskError, describe
 
 if TYPE_CHECKING:
@@ -71,4 +71,5 @@ def _status(options: argparse.Namespace) -> None:
 
     with opened_desk() as desk:
         found = asyncio.run(status.facts(desk))
-        print(found.model_dump_json() if options.json else status.page(found, desk.now()).partition("---\n\n")[2])
+        page = plain(status.page(found, desk.now()).partition("---\n\n")[2])
+        print(found.model_dump_json() if options.json else page)

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, opened_desk
+from deskhand.cli.parts import command, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -28,7 +28,7 @@ def _log(options: argparse.Namespace) -> int:
             print(json.dumps({"seq": seq} | entry.model_dump(exclude_none=True)))
         else:
             what = f"{entry.actor}  {entry.action_type}  {entry.target}  {entry.result}"
-            print(f"{seq:>6}  {entry.timestamp}  {what}{f'  {entry.error}' if entry.error else ''}")
+            print(plain(f"{seq:>6}  {entry.timestamp}  {what}{f'  {entry.error}' if entry.error else ''}"))
     return 0
 
 

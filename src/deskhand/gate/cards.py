@@ -261,9 +261,9 @@ class Cards:
 
     async def approve_now(self, card_id: str, digest: str | None, by: str) -> Card:
         """The terminal's yes, without a hold: to this digest, or to what is there in this moment."""
-        card = await self.card(card_id)
+        card = _seen(await self.card(card_id), digest)
         await self._drop_hold(card)
-        await self._decide(card_id, "approved", by, None, digest or card.digest)
+        await self._decide(card_id, "approved", by, None, card.digest)
         return await self.card(card_id)
 
     async def edit(self, card_id: str, digest: str, letter: Letter, by: str) -> Card:
@@ -283,9 +283,9 @@ class Cards:
         return await self.approve(card_id, edited.digest, by)
 
     async def reject(self, card_id: str, digest: str | None, reason: str | None, by: str) -> Card:
-        card = await self.card(card_id)
+        card = _seen(await self.card(card_id), digest)
         await self._drop_hold(card)
-        await self._decide(card_id, "rejected", by, reason, digest or card.digest)
+        await self._decide(card_id, "rejected", by, reason, card.digest)
         return await self.card(card_id)
 
     async def respond(self, card_id: str, digest: str, words: str, by: str) -> Card:
@@ -391,9 +391,7 @@ class Cards:
         card = await self.card(card_id)
         if card.state not in _OPEN:
             raise Denied(f"{card_id} is {card.state}; nothing is left to decide", reason="decided")
-        if digest is not None and card.digest != digest:
-            raise Changed(f"{card_id} has changed since it was shown", hint="look at it again; nothing was decided")
-        return card
+        return _seen(card, digest)
 
     async def _hold(self, cards: Sequence[Card], by: str) -> None:
         now = self._now()
@@ -484,6 +482,13 @@ def _place(cursor: str | None) -> tuple[int, str]:
     if not dash or not created.isdecimal() or not created.isascii() or len(created) > 18:
         raise InvalidInput("that is no place in the list", fields=[FieldProblem("after", "is no cursor", cursor[:60])])
     return int(created), name
+
+
+def _seen(card: Card, digest: str | None) -> Card:
+    """The card, where it is what the person saw; an answer to anything else leaves a yes that rests as it is."""
+    if digest is not None and card.digest != digest:
+        raise Changed(f"{card.id} is no longer what was shown", hint="look at it again; nothing was decided")
+    return card
 
 
 def _taker(card_id: str, now: datetime) -> Callable[[Transaction], Hold | None]:

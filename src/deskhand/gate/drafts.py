@@ -11,6 +11,7 @@ page and `deskhand approve` write down what exactly was approved.
 import asyncio
 import difflib
 import json
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ from deskhand.store import Row, Store, Transaction
 
 PREFIX = "draft-"
 """Every draft's id begins so; no action's does."""
+_ID = re.compile(rf"{PREFIX}[0-9A-Za-z_-]{{1,64}}")
 _MANY = 5000
 _FOLDERS: tuple[Folder, ...] = ("Drafts", "Approved", "Rejected", "Done")
 
@@ -79,6 +81,11 @@ class Proposed:
     """What was odd about the mail it answers."""
     words: str | None = None
     """What the person said instead of yes: do it this way."""
+
+
+def is_id(text: object) -> bool:
+    """Whether it names a draft. A tool may write what it likes: a name that is part of an address leads elsewhere."""
+    return isinstance(text, str) and _ID.fullmatch(text) is not None
 
 
 def read(found: Found) -> ApprovedDraft:
@@ -236,7 +243,7 @@ class Drafts:
         if key not in self._read:
             found = self._approvals.read(folder, name)
             named = found.properties.get("draft_id") if found and found.is_draft else None
-            self._read[key] = named if isinstance(named, str) and named.startswith(PREFIX) else None
+            self._read[key] = named if is_id(named) else None
         return self._read[key]
 
     async def read(self, listed: Listed) -> Found | None:
@@ -245,10 +252,11 @@ class Drafts:
         return found if found is not None and found.properties.get("draft_id") == listed.id and found.is_draft else None
 
     async def find(self, draft_id: str) -> Found:
-        for folder in _FOLDERS:
+        folders = _FOLDERS if is_id(draft_id) else ()
+        for folder in folders:
             if (found := await self.read(Listed(draft_id, 0, folder, file_name(draft_id)))) is not None:
                 return found
-        for folder in _FOLDERS:
+        for folder in folders:
             for found in await self.waiting(folder):
                 if found.properties.get("draft_id") == draft_id:
                     return found

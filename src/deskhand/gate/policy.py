@@ -5,6 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
@@ -41,12 +42,17 @@ Level = Literal["low", "medium", "high"]
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 LONG = 20_000
 """A text that nobody reads to its end before saying yes."""
+LOOKED_AT = 200_000
+"""Characters of a text that are looked at: each open page looks at every card once a second."""
+MOST_LINKS = 300
+_UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
 
 _LINK = re.compile(r"https?://", re.IGNORECASE)
 _URL = re.compile(r"(?:(?:https?|ftp)://|www\.)(?=[^\s])", re.IGNORECASE)
 _URL_END = re.compile(r"[\s<>\"'`{}|^]|\]\(|\)")
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _JOINERS = frozenset("\u200c\u200d")
+_CONTROLS = frozenset(map(chr, (*range(32), *range(127, 160)))) - {"\n", "\t"}
 _DELICATE = re.compile(
     r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
     r"|invoices?|iban|bic|swift|wire|bank (?:account|details|transfer)|account number|credit card|payments?|refund"
@@ -117,7 +123,9 @@ def _spelling(facts: Facts) -> _Reasons:
 
 
 def _links(facts: Facts) -> _Reasons:
-    hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body}")
+    hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body[:LOOKED_AT]}")
+    if _UNREAD in hosts:
+        yield "high", f"There are {_UNREAD}."
     if hosts:
         more = f" and {len(hosts) - 10} more" if len(hosts) > 10 else ""
         yield "medium", f"Links lead to: {', '.join(hosts[:10])}{more}."
@@ -126,18 +134,20 @@ def _links(facts: Facts) -> _Reasons:
 
 
 def _characters(facts: Facts) -> _Reasons:
-    for problem in hidden(facts.subject + "\n" + facts.body):
+    for problem in hidden(facts.subject + "\n" + facts.body[:LOOKED_AT]):
         yield "high", f"The text holds {problem}."
 
 
 def _topic(facts: Facts) -> _Reasons:
-    words = sorted({found[0].casefold() for found in _DELICATE.finditer(f"{facts.subject}\n{facts.body}")})
+    words = sorted({found[0].casefold() for found in _DELICATE.finditer(f"{facts.subject}\n{facts.body[:LOOKED_AT]}")})
     if words:
         yield "medium", f"It speaks of money or secrets: {', '.join(words[:5])}."
 
 
 def _weight(facts: Facts) -> _Reasons:
-    if len(facts.body) > LONG:
+    if len(facts.body) > LOOKED_AT:
+        yield "high", f"The text has {len(facts.body):,} characters; only {LOOKED_AT:,} of them were looked at."
+    elif len(facts.body) > LONG:
         yield "medium", f"The text is long: {len(facts.body):,} characters."
     if facts.attachments:
         yield "medium", f"Files go with it: {', '.join(facts.attachments)}."
@@ -163,7 +173,10 @@ def linked_hosts(text: str) -> tuple[list[str], list[str]]:
     """The hosts that the links in a text lead to, and those of links that show another name before it."""
     hosts: dict[str, None] = {}
     masked: dict[str, None] = {}
-    for start in _URL.finditer(text):
+    for number, start in enumerate(_URL.finditer(text)):
+        if number == MOST_LINKS:
+            hosts.setdefault(_UNREAD)
+            break
         rest = text[start.start() : start.start() + 2000]
         ending = _URL_END.search(rest)
         # Browsers take a backslash for a slash, so that what stands behind it is no host.
@@ -175,6 +188,7 @@ def linked_hosts(text: str) -> tuple[list[str], list[str]]:
     return list(hosts), list(masked)
 
 
+@lru_cache(maxsize=10_000)
 def _host(url: str) -> tuple[str | None, str]:
     try:
         parts = urlsplit(url)
@@ -191,8 +205,10 @@ def _host(url: str) -> tuple[str | None, str]:
 
 def hidden(text: str) -> list[str]:
     """What a reader would not see in the text, in words."""
+    text = text.replace("\r\n", "\n")
     turning = sum(char in _DIRECTION for char in text)
-    unseen = sum(_is_unseen(text, at) for at in range(len(text))) if not text.isascii() else 0
+    unseen = sum(char in _CONTROLS for char in text)
+    unseen += sum(_is_unseen(text, at) for at in range(len(text))) if not text.isascii() else 0
     found = []
     if turning:
         found.append(

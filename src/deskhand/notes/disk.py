@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 
-from deskhand.errors import Changed, Denied, Exists, NotFound
+from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound
 
 SIZE_LIMIT = 16 * 1024 * 1024
 
@@ -50,8 +50,13 @@ def read(folder: int, name: str) -> bytes:
         if error.errno == errno.ELOOP:
             raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed") from error
         raise
-    with os.fdopen(file, "rb") as opened:
+    try:
+        # Before Python takes it: of a folder it makes an error of its own, and leaves it open.
         _demand_ordinary(os.fstat(file), name)
+    except DeskError:
+        os.close(file)
+        raise
+    with os.fdopen(file, "rb") as opened:
         return opened.read()
 
 

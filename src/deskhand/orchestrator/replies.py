@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from deskhand.orchestrator.mcp_client import MCPClient
 
 WATCHED = ("Approved", "Rejected")
-_REOPENED: tuple[steps.State, ...] = ("withdrawn",)
+_REOPENED: tuple[steps.State, ...] = ("withdrawn", "unknown")
+"""What rests until the person puts its file into Approved/ again: also to say once more, where nobody knows."""
 
 
 async def scan(desk: Desk) -> None:
@@ -55,8 +56,8 @@ def _offers(desk: Desk) -> list[tuple[str, dict[str, Any]]]:
 def _named(desk: Desk, found: Found) -> str:
     """A draft that a person wrote gets a name of its own, so that it is known again when it is edited."""
     draft_id = found.properties.get("draft_id")
-    if isinstance(draft_id, str) and draft_id.startswith(drafts.PREFIX):
-        return draft_id
+    if drafts.is_id(draft_id):
+        return str(draft_id)
     made = f"{drafts.PREFIX}{sha256(found.text.encode()).hexdigest()[:16]}"
     desk.approvals.mark(found, {"draft_id": made})
     return made

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import file_digest, sha256
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from deskhand import __version__, audit
 from deskhand.config import Settings
@@ -33,6 +33,7 @@ _NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".lock", ".pid", ".s
 _DEAD_MAN = 128
 """The byte of a `-shm` file on which every connection to its database holds a lock for as long as it is open."""
 _LARGEST = 64 * 1024**3
+_LARGEST_MANIFEST = 16 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,7 @@ def _unpack(file: Path, stage: Path) -> dict[str, Any]:
                 _extract(archive, member, stage, about[name])
     except FileNotFoundError:
         raise NotFound(f"there is no file {file}") from None
-    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError) as error:
+    except (tarfile.TarError, EOFError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise Unreadable(f"{file} is no backup of a desk, or it is damaged", hint="take another backup") from error
     except OSError as error:
         raise Unavailable(f"cannot unpack {file}: {error.strerror}", hint="is the disk full?") from error
@@ -191,7 +192,7 @@ def _unpack(file: Path, stage: Path) -> dict[str, Any]:
 
 
 def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
-    found = archive.extractfile(_MANIFEST)
+    found = _content(archive, archive.getmember(_MANIFEST), _LARGEST_MANIFEST)
     manifest: dict[str, Any] = json.loads(found.read() if found else b"")
     if manifest["form"] != FORM:
         raise Denied("this backup was made by a newer deskhand", reason="newer", hint="upgrade, then restore")
@@ -202,7 +203,7 @@ def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
 
 def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, about: dict[str, Any]) -> None:
     parts = member.name.split("/")
-    content = archive.extractfile(member) if member.isreg() and member.size <= _LARGEST else None
+    content = _content(archive, member, _LARGEST)
     if content is None or any(part in ("", ".", "..") for part in parts) or "\\" in member.name:
         raise Unreadable(f"the backup holds {member.name!r}, which is no plain file", hint="take another backup")
     place = stage.joinpath(*parts)
@@ -214,6 +215,12 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         os.fsync(made.fileno())
     if _digest(place) != about["sha256"]:
         raise Unreadable(f"{member.name} in the backup is not what was put into it", hint="take another backup")
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> IO[bytes] | None:
+    """Of a plain file. One with holes would be larger on the disk than the archive that it comes from."""
+    plain = member.isreg() and not member.issparse() and member.size <= most
+    return archive.extractfile(member) if plain else None
 
 
 def _record(database: Path) -> int:

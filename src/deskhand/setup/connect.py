@@ -165,7 +165,7 @@ def _read(client: Client, file: Path, data: bytes | None, name: str) -> tuple[st
     try:
         text = (data or b"").decode()
         return text, _entry_in(client, text, name)
-    except (UnicodeDecodeError, ValueError, Unreadable) as error:
+    except (UnicodeDecodeError, ValueError, RecursionError, Unreadable) as error:
         why = error.message if isinstance(error, Unreadable) else str(error)
         raise Unreadable(
             f"{file} cannot be read as {client.form.upper()}: {why}", hint="correct the file; it was not touched"

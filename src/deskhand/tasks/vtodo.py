@@ -211,7 +211,7 @@ def _components(lines: list[Line]) -> Iterator[list[Line]]:
             open_[-1].append(line)
         elif line.value.upper() != open_[-1][0].value.upper():
             begun = open_[-1][0]
-            raise broken(line.number, f"END:{printable(line.value, 40)} where line {begun.number} began {begun.value}")
+            raise broken(line.number, f"END:{printable(line.value, 40)} where {_place(begun)}")
         else:
             ended = open_.pop()
             if len(open_) == 1 and ended[0].value.upper() != "VTIMEZONE":
@@ -220,6 +220,10 @@ def _components(lines: list[Line]) -> Iterator[list[Line]]:
         raise broken(open_[-1][0].number, f"{printable(open_[-1][0].value, 40)} has no END")
     if not lines:
         raise broken(1, "an empty file is no calendar")
+
+
+def _place(begun: Line) -> str:
+    return f"line {begun.number} began {printable(begun.value, 40)}"
 
 
 def _todo(lines: list[Line], zone: ZoneInfo) -> Todo | None:

@@ -174,4 +174,7 @@ def _when(desk: Desk, message: Message) -> str:
 
 
 def _shown(desk: Desk, nanoseconds: int) -> str:
-    return moment(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
+    try:
+        return moment(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
+    except (ValueError, OverflowError, OSError):
+        return "at no known time"  # the files are anybody's, and so are the numbers in them

@@ -71,9 +71,9 @@ def cookie_name(request: Request) -> str:
 def demand_own_origin(request: Request) -> None:
     """Another port of this machine is the same site to a browser, and still not us."""
     own = f"{request.url.scheme}://{request.url.netloc}"
-    came_from, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+    came_from, sites = request.headers.getlist("origin"), request.headers.getlist("sec-fetch-site")
     # No origin at all is what a program sends that is no browser; it has nobody's cookie but its own.
-    if came_from not in (None, own) or site not in (None, "same-origin"):
+    if {*came_from} - {own} or {*sites} - {"same-origin"}:
         raise Denied("this form was not sent from the desk's own page", reason="origin")
 
 

@@ -17,8 +17,8 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
-LONGEST = 400_000
-"""Characters; what is longer is shown as plain text."""
+LONGEST = 100_000
+"""Characters; what is longer is shown as plain text. Some texts cost the parser the square of their length."""
 _BLOCKS = {"blockquote", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
 _TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
 _WORDS = {"a", "br", "code", "del", "em", "s", "strong"}

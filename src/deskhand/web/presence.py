@@ -1,7 +1,6 @@
 """What a page says while its part of the desk is not set up or does not answer, and how it tells time."""
 
 from datetime import datetime
-from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -10,6 +9,7 @@ from deskhand.app import Desk
 from deskhand.errors import AuthRequired, BadConfig, NoIdentity, Unavailable
 from deskhand.web.entry import Page
 from deskhand.web.render import render
+from deskhand.web.times import local
 
 
 def present(title: str, handler: Page) -> Page:
@@ -26,4 +26,4 @@ def present(title: str, handler: Page) -> Page:
 
 def moment(desk: Desk, at: datetime) -> str:
     """In the person's own time zone."""
-    return f"{at.astimezone(ZoneInfo(desk.settings.timezone)):%Y-%m-%d %H:%M}"
+    return f"{local(at, desk.settings.timezone):%Y-%m-%d %H:%M}"

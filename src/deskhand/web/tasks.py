@@ -18,7 +18,7 @@ from deskhand.errors import BackendFailed, BadConfig, InvalidInput
 from deskhand.tasks import due
 from deskhand.tasks.models import PRIORITIES, Task, TaskPage
 from deskhand.web.entry import effect, page
-from deskhand.web.presence import present
+from deskhand.web.presence import moment, present
 from deskhand.web.render import render
 
 M = TypeVar("M", bound=BaseModel)
@@ -215,9 +215,7 @@ def _fields(desk: Desk, task: Task) -> dict[str, str]:
 
 
 def _due(desk: Desk, task: Task) -> str:
-    if task.due_date is None:
-        return ""
-    return f"{datetime.fromisoformat(task.due_date).astimezone(ZoneInfo(desk.settings.timezone)):%Y-%m-%d %H:%M}"
+    return "" if task.due_date is None else moment(desk, datetime.fromisoformat(task.due_date))
 
 
 def _is_late(desk: Desk, task: Task) -> bool:

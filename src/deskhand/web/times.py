@@ -18,11 +18,19 @@ class Moment:
     """From now on; negative where it is past."""
 
 
+def local(at: datetime, zone: str) -> datetime:
+    """In that zone; in its own at either end of the calendar, where a stranger's date has no other."""
+    try:
+        return at.astimezone(ZoneInfo(zone))
+    except OverflowError:
+        return at
+
+
 def moment(at: datetime, now: datetime, zone: str) -> Moment:
-    local, seconds = at.astimezone(ZoneInfo(zone)), (at - now).total_seconds()
+    here, seconds = local(at, zone), (at - now).total_seconds()
     length = span(abs(seconds))
     words = "now" if abs(seconds) < 1 else f"in {length}" if seconds > 0 else f"{length} ago"
-    return Moment(words, f"{local:%a %d %b %Y, %H:%M} {local.tzname()}", local.isoformat(timespec="seconds"), seconds)
+    return Moment(words, f"{here:%a %d %b %Y, %H:%M} {here.tzname()}", here.isoformat(timespec="seconds"), seconds)
 
 
 def span(seconds: float) -> str:

@@ -12,6 +12,8 @@ _UNSEEN = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U0010ffff"
 )
 _ODD = re.compile(rf"([{_UNSEEN}])\1*|\n(?:[ \t]*\n){{7,}}|[ \t\xa0\u2000-\u200a\u3000]{{40,}}|[\u0300-\u036f]{{5,}}")
+MOST_MARKS = 2000
+"""So many are named; a page of more nobody could open. The others are replacement characters."""
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 _NAMES = {
     "\r": "carriage return",
@@ -32,6 +34,8 @@ def visible(text: str) -> Markup:
             continue
         made += [escape(text[place : found.start()]), _mark(found)]
         place = found.end()
+        if len(made) >= 2 * MOST_MARKS:
+            return Markup().join([*made, escape(_ODD.sub("\ufffd", text[place:]))])
     return Markup().join([*made, escape(text[place:])])
 
 
