@@ -15,7 +15,7 @@ import pytest
 from requirements import requirement
 
 from deskhand.errors import BadConfig, Unavailable
-from deskhand.store import Store, Transaction, open_store, schema
+from deskhand.store import Store, Transaction, open_store, revision, schema
 
 pytestmark = pytest.mark.anyio
 
@@ -212,3 +212,40 @@ async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_p
     other = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
     assert other.run(lambda tx: tx.all("SELECT id FROM thing")) == [(1,)]
     other.close()
+
+
+@requirement("store:many-processes")
+def test_the_doorbell_rings_for_what_another_process_commits(store: Store, url: str) -> None:
+    def ring(tx: Transaction) -> None:
+        insert(1)(tx)
+        if tx.dialect == "postgresql":
+            tx.one("SELECT pg_notify(?, ?)", "things", "new")
+
+    other = open_store(url)
+    with store.bell("things", "new") as bell, store.bell("things", None) as any_bell:
+        other.run(ring)
+        assert (bell.wait(10), any_bell.wait(10)) == (True, True)
+        assert store.run(count) == 1
+    other.close()
+
+
+@requirement("store:durable")
+def test_what_revision_a_database_has_is_told_without_making_one(url: str) -> None:
+    assert revision(url) is None
+    assert not Path(url.removeprefix("sqlite:///")).exists()
+    open_store(url).close()
+    assert revision(url) == schema.HEAD
+
+
+@requirement("store:durable")
+async def test_connections_that_the_server_ended_are_replaced_before_anybody_notices(postgresql: str) -> None:
+    store = open_store(postgresql)
+    mine = "SELECT pg_backend_pid()"
+    before = [await store.write(lambda tx: tx.one(mine)), await store.read(lambda tx: tx.one(mine))]
+    with psycopg.connect(postgresql, autocommit=True) as server:
+        for (pid,) in before:
+            assert server.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone() == (True,)
+
+    after = [await store.write(lambda tx: tx.one(mine)), await store.read(lambda tx: tx.one(mine))]
+    store.close()
+    assert not set(before) & set(after)
