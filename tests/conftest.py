@@ -78,7 +78,7 @@ class Home:
 def home(tmp_path: Path) -> Home:
     vault = tmp_path / "vault"
     vault.mkdir()
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
     paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
     return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING"})
 

@@ -294,3 +294,40 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     assert recipients == [("ann@example.org", "sent")]
     assert days == [("2026-10-01", "email_mcp", "send_email", "success", 2)]
     assert drafts == [("draft-1", None)]
+
+
+@requirement("store:many-processes")
+def test_the_doorbell_rings_for_what_another_process_commits(store: Store, url: str) -> None:
+    def ring(tx: Transaction) -> None:
+        insert(1)(tx)
+        if tx.dialect == "postgresql":
+            tx.one("SELECT pg_notify(?, ?)", "things", "new")
+
+    other = open_store(url)
+    with store.bell("things", "new") as bell, store.bell("things", None) as any_bell:
+        other.run(ring)
+        assert (bell.wait(10), any_bell.wait(10)) == (True, True)
+        assert store.run(count) == 1
+    other.close()
+
+
+@requirement("store:durable")
+def test_what_revision_a_database_has_is_told_without_making_one(url: str) -> None:
+    assert revision(url) is None
+    assert not Path(url.removeprefix("sqlite:///")).exists()
+    open_store(url).close()
+    assert revision(url) == schema.HEAD
+
+
+@requirement("store:durable")
+async def test_connections_that_the_server_ended_are_replaced_before_anybody_notices(postgresql: str) -> None:
+    store = open_store(postgresql)
+    mine = "SELECT pg_backend_pid()"
+    before = [await store.write(lambda tx: tx.one(mine)), await store.read(lambda tx: tx.one(mine))]
+    with psycopg.connect(postgresql, autocommit=True) as server:
+        for (pid,) in before:
+            assert server.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone() == (True,)
+
+    after = [await store.write(lambda tx: tx.one(mine)), await store.read(lambda tx: tx.one(mine))]
+    store.close()
+    assert not set(before) & set(after)

@@ -4,7 +4,7 @@ import email
 import email.policy
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -18,11 +18,13 @@ from mcp import Client, StdioServerParameters
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.mail import Mailbox, Outgoing
 from deskhand.servers.email import email_server
 from deskhand.servers.gmail import gmail_server
 
 HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
 ERAS = ("legacy", "2026-07-28")
+Event = Callable[[], Awaitable[object]]
 
 
 class Clock:
@@ -113,6 +115,22 @@ class Site:
         """Seed 001's log in the vault."""
         files = sorted((self.home.vault / "Logs" / "actions").glob("*.json"))
         return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+class Interrupted:
+    """A real mailbox; when it has prepared a mail, something else happens first."""
+
+    def __init__(self, inner: Mailbox, event: Event) -> None:
+        self._inner = inner
+        self._event = event
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def prepare(self, mail: Outgoing) -> str:
+        token = await self._inner.prepare(mail)
+        await self._event()
+        return token
 
 
 def read(raw: bytes) -> EmailMessage:

@@ -1,11 +1,14 @@
 """Cards: what the person sees of an action, and what becomes of each answer."""
 
 import asyncio
+import fcntl
 import json
+import os
+import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any
 
 import pytest
 from conftest import Home
-from gate.site import HELLO, Clock, said
+from gate.site import HELLO, Clock, Interrupted, said
 from mail.letters import letter
 from mcp import Client
 from requirements import requirement
@@ -217,8 +220,8 @@ def shared(request: pytest.FixtureRequest, study: Study) -> Study:
     return replace(study, home=Home(study.home.vault, study.home.environment | more))
 
 
-def performer(study: Study) -> "subprocess.Popen[str]":
-    command = [sys.executable, str(Path(__file__).with_name("performer.py"))]
+def performer(study: Study, *arguments: str) -> "subprocess.Popen[str]":
+    command = [sys.executable, str(Path(__file__).with_name("performer.py")), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, env=study.home.environment, stdin=pipe, stdout=pipe, text=True)
 
@@ -241,6 +244,54 @@ async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(sha
 
         assert sorted(done[0] + done[1]) == sorted(card.id for card in cards)
         assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Held {number}" for number in range(6)]
+
+
+@contextmanager
+def nobody_gets_on(study: Study, how_far: str) -> Iterator[None]:
+    """Another program keeps the folder, or the mailbox's file, to itself."""
+    if how_far == "decide":
+        folder = os.open(study.home.vault / "Pending_Approval", os.O_RDONLY)
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+        os.close(folder)
+    else:
+        mailbox = sqlite3.connect(study.home.path / "mail.db", isolation_level=None)
+        mailbox.execute("BEGIN IMMEDIATE")
+        yield
+        mailbox.close()
+
+
+@requirement("cards:once")
+@requirement("cards:hold")
+@pytest.mark.parametrize("how_far", ["decide", "send"])
+async def test_who_is_killed_between_taking_a_hold_and_acting_on_it_is_followed_by_another(
+    shared: Study, how_far: str
+) -> None:
+    shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
+    async with shared.opened() as (desk, client):
+        card = await asked(desk, client, subject=f"Killed before it could {how_far}")
+        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.mailbox.search("in:sent", 1)
+        study_file(shared, card.id)[0].unlink()  # whoever decides writes it anew, and needs the folder for that
+        with nobody_gets_on(shared, how_far), performer(shared, "--aloud") as acting:
+            assert acting.stdout.readline() == "ready\n"
+            print("go", file=acting.stdin, flush=True)
+            assert acting.stdout.readline() == "written\n"
+            while how_far == "send" and (await desk.gate.find(card.id)).state != "sending":
+                assert acting.stdout.readline() == "written\n"
+            acting.kill()
+
+        shared.clock.time = datetime.now(UTC)
+        state = (await desk.gate.find(card.id)).state
+        assert (state, await desk.cards.perform_due()) == ("waiting" if how_far == "decide" else "sending", [])
+        with pytest.raises(Denied, match="can no longer be taken back"):
+            await desk.cards.undo(card.id, "person")
+        assert await sent(desk) == []
+        shared.clock.time += 2 * holds.LEASE
+        assert await desk.cards.perform_due() == [card.id]
+        assert [mail.summary.subject for mail in await sent(desk)] == [card.subject]
+        assert (await desk.cards.card(card.id)).state == "sent"
+        assert study_file(shared, card.id) == list((shared.home.vault / "Approved" / ".sending").iterdir()) == []
 
 
 @requirement("cards:once")
@@ -366,9 +417,10 @@ async def test_an_edit_that_changes_nothing_or_cannot_be_sent_makes_no_revision(
         card = await asked(desk, client)
         same = await desk.cards.edit(card.id, card.digest, Letter(**HELLO), "person")
         assert (same.revision, same.digest) == (1, card.digest)
-        for bad in (Letter("nobody", "x", "y"), Letter(HELLO["to"], "a\nb", "y"), Letter(HELLO["to"], "x", " ")):
+        ann = HELLO["to"]
+        for to, subject, body in (("nobody", "x", "y"), (ann, "a\nb", "y"), (ann, "x" * 999, "y"), (ann, "x", " ")):
             with pytest.raises(InvalidInput):
-                await desk.cards.approve_edited(card.id, card.digest, bad, "person")
+                await desk.cards.approve_edited(card.id, card.digest, Letter(to, subject, body), "person")
         after = await desk.cards.card(card.id)
         assert (after.state, after.revision) == ("waiting", 1)
 
@@ -401,7 +453,9 @@ async def test_a_request_that_is_gone_from_the_vault_can_be_edited_and_a_later_f
         with pytest.raises(Changed):
             desk.gate._place(old, "Approved")  # a process that still has the old row in its hand
         assert study.files("Approved") == []
-        await desk.gate.decide(card.id, "approved", "person", None)
+        for _ in range(2):  # a second yes finds the file where it belongs
+            assert (await desk.gate.decide(card.id, "approved", "person", None)).state == "approved"
+            assert [file.name for file in study.files("Approved")] == [new.file]
         with pytest.raises(Denied, match="can no longer be edited"):
             await desk.gate.edit(card.id, new.action.digest, {"subject": "Third"}, "person")
 
@@ -599,6 +653,52 @@ async def test_of_two_who_edit_the_same_text_one_wins_and_the_other_is_told(shar
 
 def study_file(study: Study, action_id: str) -> list[Path]:
     return [each for each in study.files("Pending_Approval") if action_id in each.name]
+
+
+@requirement("cards:digest")
+async def test_a_yes_on_the_page_is_none_to_what_was_edited_and_approved_in_the_vault(study: Study) -> None:
+    approved = study.home.vault / "Approved"
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.cards.approve(card.id, card.digest, "person")
+        (file,) = study.files("Pending_Approval")
+        edited = file.rename(approved / file.name)
+        edited.write_text(edited.read_text().replace("at ten", "at nine"))
+        assert (await desk.cards.card(card.id)).revision == 2
+        (file,) = study.files("Pending_Approval")
+        file.rename(approved / file.name)
+        study.clock.pass_by(seconds=10)
+        assert await desk.cards.perform_due() == [card.id]
+        shown = await desk.cards.card(card.id)
+        assert (shown.state, "was changed meanwhile" in (shown.note or ""), await sent(desk)) == ("approved", True, [])
+        assert (await said(client, "send_email", **HELLO)).endswith("The person changed the text before approving it.")
+        assert ["at nine" in mail.body for mail in await sent(desk)] == [True]
+
+
+@requirement("cards:once")
+@pytest.mark.parametrize("when", ["afterwards", "while it is sent"])
+async def test_a_yes_on_the_page_and_in_the_vault_sends_once(study: Study, when: str) -> None:
+    acted: list[str] = []
+    async with study.opened() as (desk, client), study.opened() as (other, _):
+
+        async def act() -> None:
+            acted.extend(await other.cards.perform_due())
+
+        card = await asked(desk, client)
+        await desk.cards.approve(card.id, card.digest, "person")
+        (file,) = study.files("Pending_Approval")
+        file.rename(study.home.vault / "Approved" / file.name)
+        shown = await desk.cards.card(card.id)
+        assert (shown.state, shown.until) == ("approved", None)
+        study.clock.pass_by(seconds=10)
+        if when == "while it is sent":
+            desk.mailbox = Interrupted(desk.mailbox, act)
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        if when == "afterwards":
+            await act()
+        done = await desk.cards.card(card.id)
+        assert (acted, done.state, done.note, len(await sent(desk))) == ([card.id], "sent", None, 1)
+        assert await desk.cards.next_due() is None
 
 
 class BrokenStore:

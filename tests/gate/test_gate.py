@@ -104,7 +104,9 @@ async def test_an_edited_request_releases_nothing_and_waits_again_with_its_diffe
     ("old", "new"),
     [
         ("to: ann@example.org", "to: eve@example.org"),
+        ("to: ann@example.org", "to: nobody"),
         ("status: pending_approval", "status: approved"),
+        ("status: pending_approval", "status: ["),
         ("digest: ", "digest: 0"),
         ("expires: ", "expires: 9"),
         ("seal: ", "seal: ä"),
@@ -217,6 +219,7 @@ async def test_a_hand_written_approval_releases_one_mail(site: Site, properties:
     "properties",
     [
         {"type": "email_reply"},
+        {"type": "email_draft"},
         {"status": "pending_approval"},
         {"to": "eve@example.org"},
         {"to": "ann@example.org <eve@example.org>"},
@@ -524,3 +527,16 @@ async def test_the_key_of_the_seals_is_the_owners_and_not_in_the_vault(site: Sit
     key = site.home.path / "seal.key"
     assert key.stat().st_mode & 0o777 == 0o600
     assert all(key.read_bytes() not in file.read_bytes() for file in site.home.vault.rglob("*") if file.is_file())
+
+
+@requirement("gate:recorded")
+async def test_a_vault_that_takes_no_line_hides_no_result_and_the_record_has_it(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    (site.home.vault / "Logs").write_text("This is no folder.")
+    site.write()
+    async with site.client("email") as client:
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+    (line,) = [each for each in caplog.records if each.message == "not_in_the_vault"]
+    assert (line.levelname, line.entry["target"]) == ("CRITICAL", "a***@example.org")
+    assert site.home.command("log", "--verify").stdout == "whole: 1 entries\n"

@@ -38,7 +38,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Home:
         "DESKHAND_AGENTS_STORE": "database",
         "DESKHAND_AGENTS_ROOM": "desk",
     }
-    inherited = {name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_START") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
     return Home(place / "vault", inherited | given)
 
 

@@ -80,6 +80,28 @@ def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(office: Of
     assert mine[::-1] == [("edited", card.id), ("held", card.id), ("approved", card.id)]
 
 
+@requirement("cards:edited")
+def test_a_draft_saved_with_other_line_ends_can_be_edited_and_one_that_is_no_mail_says_why(office: Office) -> None:
+    text = "Dear Ann,\r\n\r\nyes.\r\n"
+    write_draft(office, "mine.md", text, to="ann@example.org", subject="Hi", draft_id="draft-mine")
+    file = office.only("Drafts")
+    file.write_bytes(file.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    card, before = only_card(office), file.read_bytes()
+    same = Letter("ann@example.org", "Hi", text)
+    kept = at_the_desk(office, lambda desk: desk.cards.edit(card.id, card.digest, same, "person"))
+    assert (kept, file.read_bytes()) == (card, before)
+
+    words = Letter("ann@example.org", "Hi", "Dear Ann,\r\n\r\nno.\r\n")
+    edited = at_the_desk(office, lambda desk: desk.cards.edit(card.id, card.digest, words, "person"))
+    assert edited.body == "Dear Ann,\n\nno.\n"
+    assert file.read_bytes() == before.replace(b"yes.", b"no.")
+
+    write_draft(office, "mine.md", text, to="ann@example.org", draft_id="draft-mine", reply_to_message_id=7)
+    broken = only_card(office)
+    with pytest.raises(InvalidInput, match="reply_to_message_id is missing or no text"):
+        at_the_desk(office, lambda desk: desk.cards.edit(card.id, broken.digest, words, "person"))
+
+
 @requirement("cards:hold")
 @requirement("cards:digest")
 def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(office: Office) -> None:
@@ -100,6 +122,8 @@ def test_a_draft_that_changes_during_the_hold_stays_where_it_is_and_says_so(offi
         assert "changed after your yes" in ((await desk.cards.card(card.id)).note or "")
         with pytest.raises(Changed):
             await desk.cards.edit(card.id, card.digest, Letter("a@example.org", "x", "y"), "person")
+        with pytest.raises(Changed):
+            await desk.drafts.edit(card.id, card.digest, {"body": "y"}, "person")
 
     at_the_desk(office, story, DESKHAND_HOLD_SECONDS="60")
 
@@ -184,6 +208,8 @@ def test_a_note_that_a_tool_put_into_drafts_is_shown_as_what_it_is(office: Offic
     )
     assert (card.to[0].known, card.risk.level, card.account) == (False, "medium", "me@example.com")
     assert (card.state, card.note) == ("waiting", None)
+    nowhere = at_the_desk(office, lambda desk: desk.cards.card(card.id), DESKHAND_MAIL="gmail")
+    assert (nowhere.account, nowhere.body) == ("", "Send money.\n")
 
     write_draft(office, "nice.md", "No recipient.\n", subject="Hi", **claims)
     broken = only_card(office)
@@ -194,11 +220,17 @@ def test_a_note_that_a_tool_put_into_drafts_is_shown_as_what_it_is(office: Offic
     assert (rejected.state, rejected.note) == ("rejected", "no")
     office.move(office.only("Rejected"), "Done")
     assert at_the_desk(office, lambda desk: desk.cards.card(broken.id)).state == "rejected"
+    with pytest.raises(Denied, match="nothing is left to decide"):
+        at_the_desk(office, lambda desk: desk.cards.approve_now(broken.id, None, "person"))
 
     write_draft(office, "note.md", "Not a draft at all.\n", type="idea")
     write_draft(office, "unnamed.md", "No name.\n", to="a@example.org", subject="x")
     write_draft(office, "strange.md", "Numbered.\n", to="a@example.org", subject="x", draft_id=7)
-    assert at_the_desk(office, lambda desk: desk.cards.waiting())[0] == []
+
+    async def looked_twice(desk: Desk) -> list[list[Card]]:
+        return [(await desk.cards.waiting())[0] for _ in range(2)]
+
+    assert at_the_desk(office, looked_twice) == [[], []]
     counts = at_the_desk(office, lambda desk: desk.cards.counts())
     assert (counts.waiting, counts.held, counts.snoozed) == (0, 0, 0)
     with pytest.raises(NotFound):

@@ -148,6 +148,13 @@ async def test_a_form_of_no_session_or_a_foreign_page_has_no_effect(desk: Desk, 
             await leave(Sec_Fetch_Site="same-site"),
             await leave(Sec_Fetch_Site="none"),
             await leave(Origin=address, Sec_Fetch_Site="cross-site"),
+            (
+                await person.http.post(
+                    "/leave",
+                    data={"form_token": token},
+                    headers=[("Origin", address), ("Origin", "http://evil.example")],
+                )
+            ).status_code,
         ]
         assert refused == [403] * len(refused)
         methods = ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "BREW")

@@ -99,7 +99,7 @@ def strange(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     place = tmp_path_factory.mktemp("person")
     for name in ("vault", "tmp"):
         (place / name).mkdir()
-    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_START") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
     return inherited | {
         "TMPDIR": str(place / "tmp"),
         "VAULT_PATH": str(place / "vault"),

@@ -86,7 +86,9 @@ class Failed:
     error: DeskError
 
 
-Outcome = Released | DevMode | NotApproved | Limited | Failed
+Departure = Released | DevMode | Limited | Failed
+"""What comes of a mail that a person has approved."""
+Outcome = Departure | NotApproved
 _O = TypeVar("_O", bound=Outcome)
 Announce = Callable[[Action], None]
 """Called with what is about to leave, before the mailbox is."""
@@ -166,13 +168,13 @@ class Gate:
                 return told
             written, used = await self._hand_written(action)
             for found in written:
-                if (outcome := await self._release_by_hand(action, found, call)) is not None:
-                    return outcome
+                with suppress(Changed):  # another process was faster with this file
+                    return await self._release_by_hand(action, found, call)
             return await self._recorded(call, await self._asked(self._new(action, "waiting", by, answered), row, used))
         except DeskError as error:
             return await self._recorded(call, Failed(error))
 
-    async def release(self, action_id: str, by: str, announce: Announce | None = None) -> Outcome:
+    async def release(self, action_id: str, by: str, announce: Announce | None = None) -> Departure:
         """Send what a person has approved, without another call of whoever proposed it."""
         await self.tidy()
         row = await self.heed(await self.find(action_id))
@@ -365,7 +367,7 @@ class Gate:
 
     # Claiming: the file and the row, in one transaction with the rate window.
 
-    async def _release(self, row: Row, call: _Call) -> Outcome:
+    async def _release(self, row: Row, call: _Call) -> Departure:
         match row.state:
             case "approved":
                 found = await asyncio.to_thread(self._approvals.locate, row)
@@ -405,8 +407,7 @@ class Gate:
         now, files = self._now(), self._approvals.files("Approved")
         return [each for each in files if covers(each.properties, action, now) or drafts.covers(each, action)]
 
-    async def _release_by_hand(self, action: Action, found: Found, call: _Call) -> Outcome | None:
-        """None where another process was faster with this file."""
+    async def _release_by_hand(self, action: Action, found: Found, call: _Call) -> Departure:
         by = BY_DRAFT if found.is_draft else BY_HAND
         difference = await self._store.read(lambda tx: _changed_by_the_person(tx, found))
         row = self._new(action, "approved", call.by, decided_by=by, difference=difference)
@@ -421,18 +422,15 @@ class Gate:
                 raise _under_way()
             return self._claim(tx, row, found)
 
-        try:
-            outcome = await self._carry_out(work, call)
-        except Changed:
-            return None
+        outcome = await self._carry_out(work, call)
         with suppress(OSError, DeskError):  # a request that was withdrawn releases nothing, wherever its file lies
             for request in withdrawn:
                 await asyncio.to_thread(self._approvals.close, request, "withdrawn")
         return outcome
 
-    async def _carry_out(self, claim: Callable[[Transaction], Row | Wait | Lost], call: _Call) -> Outcome:
+    async def _carry_out(self, claim: Callable[[Transaction], Row | Wait | Lost], call: _Call) -> Departure:
         """Cancelled or not: what was claimed is brought to an end that is written down."""
-        outcome: Outcome
+        outcome: Departure
         with anyio.CancelScope(shield=True):
             match await self._store.write(claim):
                 case Wait(until):
@@ -445,11 +443,11 @@ class Gate:
 
     # Performing.
 
-    async def _perform(self, row: Row, call: _Call) -> Outcome:
+    async def _perform(self, row: Row, call: _Call) -> Released | Failed:
         """The only place that calls a hand. The row is `sending`, and ours until its lease ends."""
         mail = outgoing(row.action, row.id, row.frozen or row.created)
         call = replace(call, parameters=call.parameters | _parameters(row))
-        done: Outcome
+        done: Released | Failed
         match await self._delivered(row, mail, call.announce):
             case Sent() as sent:
                 done = Released(sent, self._now(), edited=row.action.digest != row.asked)
@@ -503,11 +501,9 @@ class Gate:
         try:
             with anyio.fail_after(self._step.total_seconds()):
                 return await self._mailbox().send(token, mail)
-        except (OutcomeUnknown, TimeoutError):
-            return await self._looked(token, mail)
-        except _CERTAINLY_NOT_SENT as error:
-            return _Refused(error)
-        except DeskError:
+        except (DeskError, TimeoutError) as error:
+            if isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown):
+                return _Refused(error)
             return await self._looked(token, mail)
 
     async def _looked(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear | _Unseen:

@@ -16,12 +16,11 @@ from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate import (
+    Departure,
     DevMode,
     Failed,
     Gate,
     Limited,
-    NotApproved,
-    Outcome,
     Released,
     acquaintance,
     drafts,
@@ -508,7 +507,7 @@ def _row_of(tx: Transaction, draft_id: str) -> Row | None:
     return ledger.by_id(tx, action_id) if action_id else None
 
 
-def _said(outcome: Outcome) -> str | None:
+def _said(outcome: Departure) -> str | None:
     """What the card says about a release; nothing where there is nothing to say."""
     match outcome:
         case Released():
@@ -524,8 +523,6 @@ def _said(outcome: Outcome) -> str | None:
             return None
         case Failed(error):
             return f"You approved it, but it is not known to have left: {error.message}."
-        case NotApproved(_, _, note):
-            return note
 
 
 def _parts(sender: str, subject: str, body: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -305,20 +305,12 @@ class Drafts:
             raise Denied(f"{found.path} is decided and can no longer be edited", reason="decided")
         if fingerprint(found) != digest:
             raise _not_what_was_seen(found)
-        wanted = ApprovedDraft.model_validate(
-            {key: found.properties.get(key) for key in ("reply_to_message_id", "draft_id")}
-            | {"filepath": Path(found.path)}
-            | changes
-            | {"body": _as_read(changes["body"])}
-        )
+        heading = {key: changes[key] for key in ("to", "subject")}
+        wanted = read(replace(found, properties=found.properties | heading, body=changes["body"]))
         heading = {"to": wanted.to, "subject": wanted.subject}
         text = frontmatter.rewrite(found.text, found.properties | heading, wanted.body)
         note = frontmatter.parse(text)
         edited = Found(found.folder, found.name, text, note.frontmatter, note.body)
-        if read(edited).letter != wanted.letter:
-            raise InvalidInput(
-                "the text cannot be kept in a note exactly as it is written", hint="change its first line"
-            )
         if text != found.text:
             await asyncio.to_thread(self._approvals.rewrite, found, text)
             entry = _entry(by, "edited", edited, wanted.digest, self._now())
@@ -341,7 +333,9 @@ class Drafts:
 
 
 def _as_read(body: str) -> str:
-    return f"{body.strip()}\n" if body.strip() else ""
+    """The same text, whichever line ends the person's editor writes."""
+    text = body.replace("\r\n", "\n").strip()
+    return f"{text}\n" if text else ""
 
 
 def fingerprint(found: Found) -> str:

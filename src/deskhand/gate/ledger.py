@@ -176,9 +176,14 @@ def permitted(tx: Transaction, *, now: datetime, limits: Limits) -> Allow | Wait
 
 def claim(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row | Lost:
     """approved -> sending, counted in the rate window."""
-    if row.state != "approved":
-        return Lost()
-    claimed = change(tx, row, "sending", frozen=row.frozen or now.replace(microsecond=0), lease=now + lease)
+    # Whatever the caller takes the row for, nothing but an approved one becomes `sending`.
+    claimed = change(
+        tx,
+        replace(row, state="approved"),
+        "sending",
+        frozen=row.frozen or now.replace(microsecond=0),
+        lease=now + lease,
+    )
     if isinstance(claimed, Row):
         tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", row.id, milliseconds(now))
     return claimed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand.app import Desk
 from deskhand.audit import iso
 from deskhand.errors import Denied, DeskError, OutcomeUnknown, RateLimited, SendFailed
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Released, drafts, journal, ledger
+from deskhand.gate import DevMode, Failed, Limited, Released, drafts, journal, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.approvals import Found
 from deskhand.gate.ledger import Row
@@ -240,8 +240,6 @@ async def _release(desk: Desk, held: Held) -> None:
             await held.rest("sent" if row.state == "sent" else "withdrawn", f"the request is {row.state}")
         case Failed(error):
             raise error
-        case NotApproved(_, _, note):
-            await held.rest("withdrawn", note)
 
 
 async def explain(desk: Desk, step: Step, error: DeskError, again: str) -> None:
