@@ -105,12 +105,13 @@ def instant(text: str) -> int | None:
 
     form = r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9})\d*)?(?:Z|([+-])(\d\d):(\d\d))"
     found = re.fullmatch(form, text)
-    if found is None:
+    if found is None or text.startswith(("0000-", "0001-")):
         return None
     year, month, day, hour, minute, second = map(int, found.groups()[:6])
     fraction, sign, zone_hours, zone_minutes = found.groups()[6:]
     shift = (int(zone_hours) * 60 + int(zone_minutes)) * 60 * (-1 if sign == "+" else 1) if sign else 0
-    if not (1677 < year < 2262 and 1 <= month <= 12):
-        return None  # nanoseconds of other years fit into no 64 bits
+    if not 1 <= month <= 12:
+        return None
     seconds = calendar.timegm((year, month, day, hour, minute, second, 0, 0, 0)) + shift
-    return seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0"))
+    # The nanoseconds of far years fit into no 64 bits; the end of what fits is as far.
+    return max(-(2**63), min(seconds * 1_000_000_000 + int((fraction or "0").ljust(9, "0")), 2**63 - 1))
