@@ -340,6 +340,25 @@ async def test_hostile_mail_is_text_on_the_page_and_its_tricks_are_named(desk: D
     assert card.risk.level != "low"
 
 
+@requirement("page:hostile")
+async def test_a_huge_mail_and_a_huge_request_are_shown_harmless_and_flagged(desk: Desk, person: Person) -> None:
+    tricks = "<script>alert(1)</script> <img src=x onerror=alert(1)> \u202e https://a.example\n"
+    (answer,) = await drafted(desk, letter(subject="A question", body=tricks * 30_000, message_id="<huge@example.org>"))
+    await asked(desk, body=tricks * 20_000)
+    cards, _ = await desk.cards.waiting()
+    (request,) = [each for each in cards if each.kind == "send_email"]
+
+    for card in (answer, request):
+        shown = await person.reads(f"/approvals/{card.id}")
+        assert shown.status_code == 200
+        assert "<script>alert" not in shown.text
+        assert "<img" not in shown.text
+        assert "\u202e" not in shown.text
+    assert request.risk.level == "high"
+    assert any("only 200,000 of them were looked at" in reason for reason in request.risk.reasons)
+    assert answer.risk.level != "low"
+
+
 @requirement("page:many")
 async def test_a_thousand_waiting_cards_are_paged_and_each_is_shown_once(
     desk: Desk, person: Person, clock: Clock
