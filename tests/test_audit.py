@@ -1,4 +1,6 @@
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,8 +29,8 @@ def entry(**changes: object) -> audit.Entry:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
+def store(url: str) -> Iterator[Store]:
+    store = open_store(url)
     for number in range(5):
         store.run(lambda tx, number=number: audit.append(tx, entry(correlation_id=str(number))))
     yield store
@@ -193,3 +195,55 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
     store.close()
     assert counted == expected
     assert sum(row[4] for row in counted) == len(made)
+
+
+@requirement("audit:chained")
+def test_an_entry_of_work_that_failed_leaves_no_line_and_no_gap(store: Store) -> None:
+    def fails(tx: Transaction) -> None:
+        audit.append(tx, entry(action_type="never_done"))
+        raise KeyError("on purpose")
+
+    with pytest.raises(KeyError):
+        store.run(fails)
+    store.run(lambda tx: audit.append(tx, entry(correlation_id="next")))
+
+    assert store.run(audit.verify) == audit.Verified(6)
+    assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=2))] == ["next", "4"]
+    assert store.run(lambda tx: tx.all("SELECT action, SUM(entries) FROM audit_days GROUP BY action")) == [
+        ("write_note", 6)
+    ]
+
+
+@requirement("audit:chained")
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_several_entries_of_one_transaction_are_chained_in_their_order_and_leave_nothing_behind(store: Store) -> None:
+    def several(tx: Transaction) -> None:
+        for name in ("жук", "b\0", "c"):
+            audit.append(tx, entry(correlation_id=name, target="α\\n\n\U0001f41e"))
+
+    store.run(several)
+
+    assert store.run(audit.verify) == audit.Verified(8)
+    assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=3))] == ["c", "b\0", "жук"]
+    assert store.run(lambda tx: tx.all("SELECT * FROM audit_queue")) == []
+
+
+@requirement("audit:chained")
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: Store) -> None:
+    appended, go = threading.Event(), threading.Event()
+
+    def slowly(tx: Transaction) -> None:
+        audit.append(tx, entry(correlation_id="slow"))
+        appended.set()
+        go.wait()
+
+    with ThreadPoolExecutor(1) as thread:
+        slow = thread.submit(store.run, slowly)
+        appended.wait()
+        store.run(lambda tx: audit.append(tx, entry(correlation_id="quick")))
+        go.set()
+        slow.result()
+
+    assert store.run(audit.verify) == audit.Verified(7)
+    assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=2))] == ["slow", "quick"]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -319,15 +320,109 @@ def test_what_revision_a_database_has_is_told_without_making_one(url: str) -> No
     assert revision(url) == schema.HEAD
 
 
+async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(store: Store, url: str) -> None:
+    other = open_store(url)
+
+    def look_twice(tx: Transaction) -> tuple[int, int]:
+        before = count(tx)
+        other.run(insert(1))
+        return before, count(tx)
+
+    assert await store.read(look_twice) == (0, 0)
+    assert await store.look(count) == 1
+    other.close()
+
+
+async def test_more_callers_than_connections_all_have_their_turn(store: Store) -> None:
+    async def call(number: int) -> int:
+        await store.write(insert(number))
+        found = await store.look(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", number))
+        assert found is not None
+        return int(found[0])
+
+    assert await asyncio.gather(*(call(number) for number in range(100))) == list(range(100))
+    assert await store.read(count) == 100
+
+
+def test_one_store_serves_loops_after_each_other_and_side_by_side(store: Store) -> None:
+    async def some(first: int) -> None:
+        await asyncio.gather(*(store.write(insert(first + number)) for number in range(30)))
+
+    asyncio.run(some(0))
+    asyncio.run(some(100))
+    with ThreadPoolExecutor(2) as threads:
+        for done in [threads.submit(asyncio.run, some(first)) for first in (200, 300)]:
+            done.result()
+
+    assert store.run(count) == 120
+
+
+@pytest.fixture
+def server(postgresql: str) -> Iterator[Store]:
+    store = open_store(postgresql)
+    store.run(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    yield store
+    store.run(lambda tx: tx.execute("DROP TABLE thing"))
+    store.close()
+
+
+@requirement("store:durable")
+async def test_what_was_handed_in_is_finished_although_nobody_waits_for_it(server: Store, postgresql: str) -> None:
+    with psycopg.connect(postgresql) as other:
+        other.execute("LOCK TABLE thing")
+        given_up = asyncio.create_task(server.write(insert(1)))
+        await waiting_for_a_lock(server, 1)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        other.rollback()
+
+    while not await server.read(count):
+        pass
+
+
+async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(server: Store, postgresql: str) -> None:
+    with psycopg.connect(postgresql) as other:
+        other.execute("LOCK TABLE thing")
+        given_up = [asyncio.create_task(server.read(count)) for _ in range(20)]
+        await waiting_for_a_lock(server, 8)
+        for each in given_up:
+            each.cancel()
+        await asyncio.gather(*given_up, return_exceptions=True)
+
+        assert await server.look(lambda tx: tx.one("SELECT count(*) FROM pg_locks WHERE NOT granted")) == (0,)
+
+    assert await asyncio.gather(*(server.read(count) for _ in range(20))) == [0] * 20
+
+
+async def test_a_closed_store_says_so(postgresql: str) -> None:
+    store = open_store(postgresql)
+    store.close()
+
+    for call in (store.read, store.write, store.look):
+        with pytest.raises(Unavailable):
+            await call(count)
+    with pytest.raises(Unavailable):
+        store.run(count)
+
+
+async def waiting_for_a_lock(store: Store, number: int) -> None:
+    """Until so many, at least, wait for somebody's lock."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+    while not (row := await asyncio.to_thread(store.run, lambda tx: tx.one(waiting))) or row[0] < number:
+        pass
+
+
 @requirement("store:durable")
 async def test_connections_that_the_server_ended_are_replaced_before_anybody_notices(postgresql: str) -> None:
     store = open_store(postgresql)
     mine = "SELECT pg_backend_pid()"
-    before = [await store.write(lambda tx: tx.one(mine)), await store.read(lambda tx: tx.one(mine))]
+    before = {await store.write(lambda tx: tx.one(mine)), store.run(lambda tx: tx.one(mine))}
     with psycopg.connect(postgresql, autocommit=True) as server:
-        for (pid,) in before:
-            assert server.execute("SELECT pg_terminate_backend(%s, 10000)", (pid,)).fetchone() == (True,)
+        for pid in before:
+            assert server.execute("SELECT pg_terminate_backend(%s, 10000)", pid).fetchone() == (True,)
 
-    after = [await store.write(lambda tx: tx.one(mine)), await store.read(lambda tx: tx.one(mine))]
+    after = {await store.look(lambda tx: tx.one(mine)), store.run(lambda tx: tx.one(mine))}
     store.close()
-    assert not set(before) & set(after)
+    assert len(before) == 2
+    assert not before & after

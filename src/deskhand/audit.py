@@ -127,21 +127,25 @@ def redacted(entry: Entry) -> Entry:
     )
 
 
-def append(tx: Transaction, entry: Entry) -> int:
-    """Add `entry`, redacted, in the caller's transaction; its number in the chain."""
+def append(tx: Transaction, entry: Entry) -> None:
+    """Add `entry`, redacted, to the chain, in the caller's transaction."""
     text = redacted(entry).model_dump_json(exclude_none=True)
-    # The head row is the lock: appends by any process or machine follow each other.
+    names = (entry.timestamp[:10], _name(entry.actor), _name(entry.action_type), entry.result)
+    match tx.dialect:
+        case "postgresql":
+            # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
+            sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"
+            tx.execute(sql, text, *names)
+        case "sqlite":
+            _chain(tx, text, names)
+
+
+def _chain(tx: Transaction, text: str, names: tuple[str, ...]) -> None:
     ((seq, previous),) = tx.all("UPDATE audit_head SET seq = seq + 1 WHERE id = 1 RETURNING seq, hash")
     digest = _link(previous, seq, text)
     tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
     tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
-    _count(tx, entry, int(seq))
-    return int(seq)
-
-
-def _count(tx: Transaction, entry: Entry, seq: int) -> None:
-    """Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof."""
-    names = (entry.timestamp[:10], _name(entry.actor), _name(entry.action_type), entry.result)
+    # Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof.
     tx.execute(
         "INSERT INTO audit_days (day, actor, action, result, entries, first_seq, last_seq) VALUES (?, ?, ?, ?, 1, ?, ?)"
         " ON CONFLICT (day, actor, action, result)"

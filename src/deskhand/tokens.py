@@ -95,7 +95,7 @@ def find(tx: Transaction, token: str) -> Kept | None:
 
 async def shown(store: Store, token: str, now: datetime) -> Kept | None:
     """Whose token this is, for a door at which it was shown. That it was used is noted once a minute at most."""
-    found = await store.read(lambda tx: find(tx, token))
+    found = await store.look(lambda tx: find(tx, token))
     if found is not None and (found.used is None or now - found.used > _MINUTE):
         await store.write(lambda tx: tx.execute("UPDATE tokens SET used = ? WHERE name = ?", _ms(now), found.name))
     return found

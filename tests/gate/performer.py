@@ -31,6 +31,9 @@ class Aloud:
         say("written")
         return done
 
+    async def write_aside(self, work: Callable[[Transaction], Any]) -> Any:
+        return await self.write(work)
+
 
 async def work(desk: Desk) -> None:
     say("ready")

@@ -49,6 +49,9 @@ class Meanwhile:
         await happen(self.after)
         return done
 
+    async def write_aside(self, work: Callable[[Transaction], Any]) -> Any:
+        return await self.write(work)
+
 
 async def happen(events: "deque[Event | None]") -> None:
     if events and (event := events.popleft()) is not None:

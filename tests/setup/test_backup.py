@@ -32,7 +32,8 @@ number = 0
 while True:
     entry = audit.Entry(timestamp=audit.iso(desk.now()), correlation_id=str(number), actor="writer", action_type="test",
                         target="x" * 500, result="success")
-    number = desk.store.run(lambda tx: audit.append(tx, entry))
+    desk.store.run(lambda tx: audit.append(tx, entry))
+    number = desk.store.run(audit.head).seq
     print(number, flush=True)
 """
 

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import httpx2
+import psycopg
 import pytest
 from conftest import TOKEN, Home, http_server
 from mcp import Client
@@ -48,6 +49,21 @@ async def test_a_hundred_callers_at_once_get_no_error_and_their_own_tasks(servic
     p50 = statistics.median(times) * 1000
     print(f"{CALLERS} callers, {sum(made)} creates, p50 {p50:.0f} ms, p99 {p99:.0f} ms")  # noqa: T201 - torture's figure
     assert min(made) >= 1
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+async def test_a_user_does_not_wait_for_what_is_not_yet_committed(service: Service, user: str) -> None:
+    with psycopg.connect(service.database) as other:
+        other.execute(
+            "INSERT INTO task (user_id, title, completed, priority, created_at, updated_at, labels, version, search)"
+            " VALUES (%s, 'slow', false, 1, '2026', '2026', '', 1, 'slow')",
+            (user,),
+        )
+        async with service.http(user) as rest:
+            assert (await rest.post("/tasks", json={"title": "quick"})).status_code == 201
+            assert (await rest.get("/tasks")).json()["total"] == 1
+            other.commit()
+            assert (await rest.get("/tasks")).json()["total"] == 2
 
 
 @requirement("tasks:errors")

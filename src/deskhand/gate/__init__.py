@@ -432,7 +432,7 @@ class Gate:
         """Cancelled or not: what was claimed is brought to an end that is written down."""
         outcome: Departure
         with anyio.CancelScope(shield=True):
-            match await self._store.write(claim):
+            match await self._store.write_aside(claim):
                 case Wait(until):
                     outcome = await self._recorded(call, Limited(self._limits, until - self._now()))
                 case Lost():
@@ -556,7 +556,7 @@ class Gate:
                     case state:
                         self._approvals.put(action_id, "Done", {"status": state})
 
-        await self._store.write(work)
+        await self._store.write_aside(work)
 
     async def _recorded(self, call: _Call, outcome: _O, work: Callable[[Transaction], object] | None = None) -> _O:
         """Put the outcome on the record, in one transaction with the change of state that it means."""

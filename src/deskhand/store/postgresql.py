@@ -1,15 +1,22 @@
-"""PostgreSQL: a pool of connections, one thread for each transaction under way."""
+"""PostgreSQL: work runs on the event loop itself, which goes on with others while the database answers.
+
+Work is a plain function of its transaction. It runs in a greenlet: where it asks the database it hands the loop
+something to await, and goes on with the answer. A thread for each transaction costs a third of the requests.
+"""
 
 import asyncio
 import select
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Literal, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import psycopg
+import psycopg.conninfo
 import psycopg.sql
+from greenlet import getcurrent, greenlet
+from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from deskhand.errors import Unavailable
@@ -17,31 +24,42 @@ from deskhand.store import Row, Transaction, schema
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]
+AsyncConnection = psycopg.AsyncConnection[Row]
 
 CONNECTIONS = 8
 WAIT_SECONDS = 5
-"""There are as many threads as connections, so nobody waits for one but while PostgreSQL is gone."""
 RECONNECT_SECONDS = 5
 """The pool waits twice as long after each failure; begun anew so often, it is back soon after PostgreSQL is."""
+_BEGIN = "BEGIN"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresTransaction:
+    """Over a connection of either kind: `settled` turns what its methods return into what they mean."""
+
     dialect: Literal["sqlite", "postgresql"] = "postgresql"
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection | AsyncConnection, settled: Callable[[Any], Any]) -> None:
         self._connection = connection
+        self._settled = settled
 
     def execute(self, sql: str, *values: Any) -> int:
-        return self._connection.execute(_pyformat(sql), values).rowcount
+        count: int = self._cursor(sql, values).rowcount
+        return count
 
     def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._connection.cursor().executemany(_pyformat(sql), rows)
+        self._settled(self._connection.cursor().executemany(_pyformat(sql), rows))
 
     def one(self, sql: str, *values: Any) -> Row | None:
-        return self._connection.execute(_pyformat(sql), values).fetchone()
+        row: Row | None = self._settled(self._cursor(sql, values).fetchone())
+        return row
 
     def all(self, sql: str, *values: Any) -> list[Row]:
-        return self._connection.execute(_pyformat(sql), values).fetchall()
+        rows: list[Row] = self._settled(self._cursor(sql, values).fetchall())
+        return rows
+
+    def _cursor(self, sql: str, values: Sequence[Any]) -> Any:
+        return self._settled(self._connection.execute(_pyformat(sql), values))
 
 
 class PostgresBell:
@@ -67,34 +85,110 @@ class PostgresBell:
 
 class PostgresStore:
     def __init__(self, url: str) -> None:
-        self._url = url
+        self._url = _patient(url)
         with _translated():
-            schema.upgrade_postgresql(url)
-        self._pool = _pool(url)
-        self._reading = _pool(url, _for_reading)
-        self._threads = ThreadPoolExecutor(CONNECTIONS, thread_name_prefix="store")
+            schema.upgrade_postgresql(self._url)
+        self._pool = ConnectionPool(
+            self._url,
+            min_size=0,
+            max_size=CONNECTIONS,
+            timeout=WAIT_SECONDS,
+            reconnect_timeout=RECONNECT_SECONDS,
+            check=_check,
+            open=True,
+        )
+        self._idle: list[AsyncConnection] = []
+        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._closed = False
 
     def run(self, work: Callable[[Transaction], T]) -> T:
         with _translated(), self._pool.connection() as connection:
-            return work(PostgresTransaction(connection))
+            return work(PostgresTransaction(connection, _as_it_is))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.run, work)
+        # What was handed in is finished, also where nobody waits for it any longer: a commit is never cut off.
+        return await asyncio.shield(asyncio.ensure_future(self._transacted(_BEGIN, work)))
+
+    async def write_aside(self, work: Callable[[Transaction], T]) -> T:
+        return await asyncio.to_thread(self.run, work)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._read, work)
+        return await self._transacted(_BEGIN_READING, work)
+
+    async def look(self, work: Callable[[Transaction], T]) -> T:
+        async with self._lent() as connection:
+            return await _driven(work, connection)
 
     def bell(self, channel: str, payload: str | None) -> PostgresBell:
         return PostgresBell(self._url, channel, payload)
 
     def close(self) -> None:
-        self._threads.shutdown()
+        self._closed = True
+        for connection in self._idle:
+            connection.pgconn.finish()
+        self._idle.clear()
         self._pool.close()
-        self._reading.close()
 
-    def _read(self, work: Callable[[Transaction], T]) -> T:
-        with _translated(), self._reading.connection() as connection:
-            return work(PostgresTransaction(connection))
+    async def _transacted(self, begin: str, work: Callable[[Transaction], T]) -> T:
+        async with self._lent() as connection:
+            await connection.execute(begin)
+            try:
+                done = await _driven(work, connection)
+            except Exception:
+                await connection.rollback()
+                raise
+            await connection.commit()
+            return done
+
+    @asynccontextmanager
+    async def _lent(self) -> AsyncIterator[AsyncConnection]:
+        """A connection outside any transaction, for each loop one of so many."""
+        if self._closed:
+            raise Unavailable("the database is closed")
+        places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CONNECTIONS))
+        with _translated():
+            async with places:
+                connection = await self._connection()
+                try:
+                    yield connection
+                finally:
+                    # One left in the middle of something is of no use; without it the server forgets what was begun.
+                    if connection.pgconn.transaction_status == TransactionStatus.IDLE and not self._closed:
+                        self._idle.append(connection)
+                    else:
+                        connection.pgconn.finish()
+
+    async def _connection(self) -> AsyncConnection:
+        with suppress(IndexError):  # however many are left when another thread's loop takes some too
+            while _spoke(connection := self._idle.pop()):
+                connection.pgconn.finish()
+            return connection
+        return await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+
+
+async def _driven(work: Callable[[Transaction], T], connection: AsyncConnection) -> T:
+    """Run `work` here, awaiting for it what it asks of the connection."""
+    worker = greenlet(work)
+    asked = worker.switch(PostgresTransaction(connection, _awaited))
+    while not worker.dead:
+        try:
+            answer = await asked
+        except BaseException as error:  # noqa: BLE001 - it belongs to the work, which lets it through
+            asked = worker.throw(error)
+        else:
+            asked = worker.switch(answer)
+    done: T = asked
+    return done
+
+
+def _awaited(question: Awaitable[Any]) -> Any:
+    driver = getcurrent().parent
+    assert driver is not None  # noqa: S101 - `_driven` started this greenlet
+    return driver.switch(question)
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
 
 
 def revision(url: str) -> str | None:
@@ -102,31 +196,22 @@ def revision(url: str) -> str | None:
         return schema.postgresql_revision(url)
 
 
-def _pool(url: str, configure: Callable[[Connection], None] | None = None) -> "ConnectionPool[Connection]":
-    return ConnectionPool(
-        url,
-        min_size=1,
-        max_size=CONNECTIONS,
-        timeout=WAIT_SECONDS,
-        reconnect_timeout=RECONNECT_SECONDS,
-        configure=configure,
-        check=_look,
-        open=True,
-    )
+def _patient(url: str) -> str:
+    """The URL with a limit to how long a server that does not answer is waited for, if it names none."""
+    given = psycopg.conninfo.conninfo_to_dict(url)
+    return psycopg.conninfo.make_conninfo(url, connect_timeout=given.get("connect_timeout", WAIT_SECONDS))
 
 
-def _look(connection: Connection) -> None:
-    """A server that went has said so, or closed; only then is it asked: a question each time is a round trip more."""
-    waiting = select.poll()
-    waiting.register(connection.fileno(), select.POLLIN)
-    if waiting.poll(0):
+def _check(connection: Connection) -> None:
+    if _spoke(connection):
         ConnectionPool.check_connection(connection)
 
 
-def _for_reading(connection: Connection) -> None:
-    # Said once for each connection it travels in the BEGIN; said in each transaction it is a round trip more.
-    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-    connection.read_only = True
+def _spoke(connection: Connection | AsyncConnection) -> bool:
+    """Whether an idle connection has something to say: that the server went. To ask each time is a round trip more."""
+    waiting = select.poll()
+    waiting.register(connection.fileno(), select.POLLIN)
+    return bool(waiting.poll(0))
 
 
 @lru_cache(512)

@@ -64,8 +64,14 @@ class SqliteStore:
     async def write(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.wrap_future(self._submit(work))
 
+    async def write_aside(self, work: Callable[[Transaction], T]) -> T:
+        return await self.write(work)
+
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    async def look(self, work: Callable[[Transaction], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, work)
 
     def bell(self, channel: str, payload: str | None) -> Bell:
         del channel, payload  # the file does not say what was written to it
@@ -85,15 +91,24 @@ class SqliteStore:
         return future
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        if not hasattr(self._local, "connection"):
-            self._local.connection = connect(self._file)
-        connection: sqlite3.Connection = self._local.connection
+        connection = self._reader()
         with _translated():
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection))
             finally:
                 connection.rollback()
+
+    def _look(self, work: Callable[[Transaction], T]) -> T:
+        connection = self._reader()
+        with _translated():
+            return work(SqliteTransaction(connection))
+
+    def _reader(self) -> sqlite3.Connection:
+        if not hasattr(self._local, "connection"):
+            self._local.connection = connect(self._file)
+        connection: sqlite3.Connection = self._local.connection
+        return connection
 
     def _write_until_closed(self) -> None:
         connection = connect(self._file)
