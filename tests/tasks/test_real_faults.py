@@ -6,6 +6,8 @@ import sqlite3
 import subprocess
 import sys
 import uuid
+from collections.abc import Sequence
+from typing import Any
 
 import httpx2
 import psycopg
@@ -15,7 +17,9 @@ from mcp import Client
 from requirements import requirement
 
 from deskhand.config import load
-from deskhand.store import open_store
+from deskhand.store import Row, Transaction, open_store
+from deskhand.tasks import store
+from deskhand.tasks.models import TaskFilter
 from tasks.conftest import Service, fields, ok, refused
 from tasks.doubles import Pauses, Recorder, backend_at, slow_proxy
 
@@ -351,21 +355,46 @@ async def test_13_pages_neither_repeat_nor_skip_while_tasks_come_and_go(rest: ht
     assert sorted(seen) == made
 
 
-async def test_13_the_first_page_is_read_from_an_index(service: Service, user: str) -> None:
-    if service.database.startswith("sqlite"):
-        with sqlite3.connect(service.database.removeprefix("sqlite:///")) as connection:
-            plan = str(connection.execute(f"EXPLAIN QUERY PLAN {PAGE.format('?')}", [user]).fetchall())
-    else:
-        with psycopg.connect(service.database) as connection:
-            connection.execute("SET enable_seqscan = off; SET enable_sort = off")
-            plan = str(connection.execute(f"EXPLAIN {PAGE.format('%s')}", [user]).fetchall())
+@pytest.mark.parametrize("wanted", [TaskFilter(), TaskFilter(completed=False, sort="created_at")])
+async def test_13_a_page_and_its_total_are_read_from_indexes(service: Service, user: str, wanted: TaskFilter) -> None:
+    def plans(tx: Transaction) -> str:
+        if tx.dialect == "postgresql":
+            tx.execute("SET LOCAL enable_seqscan = off")
+            tx.execute("SET LOCAL enable_sort = off")
+        explained = Explained(tx)
+        assert store.page(explained, user, wanted)["total"] == 0
+        return "\n".join(explained.plans)
+
+    opened = open_store(service.database)
+    plan = opened.run(plans)
+    opened.close()
 
     assert "task_page" in plan
-    assert "TEMP B-TREE" not in plan
-    assert "Sort" not in plan
+    assert "task_total" in plan
+    for costly in ("TEMP B-TREE", "Sort", "Seq Scan", "SCAN"):
+        assert costly not in plan
 
 
-PAGE = "SELECT id FROM task WHERE user_id = {} AND deleted_at IS NULL ORDER BY created_at DESC, id DESC LIMIT 50"
+class Explained:
+    """A transaction that notes how the database would go about each of its questions."""
+
+    def __init__(self, tx: Transaction) -> None:
+        self.dialect = tx.dialect
+        self.execute, self.many = tx.execute, tx.many
+        self.plans: list[str] = []
+        self._tx = tx
+
+    def one(self, sql: str, *values: Any) -> Row | None:
+        self._explain(sql, values)
+        return self._tx.one(sql, *values)
+
+    def all(self, sql: str, *values: Any) -> list[Row]:
+        self._explain(sql, values)
+        return self._tx.all(sql, *values)
+
+    def _explain(self, sql: str, values: Sequence[Any]) -> None:
+        explain = {"sqlite": "EXPLAIN QUERY PLAN", "postgresql": "EXPLAIN"}[self.dialect]
+        self.plans += [str(row) for row in self._tx.all(f"{explain} {sql}", *values)]
 
 
 @requirement("tasks:validation")
