@@ -96,6 +96,8 @@ class Broken:
 def redact(value: Any) -> Any:
     """What may be kept: addresses as `j***@example.com`, a subject's beginning, never a body or a secret."""
     match value:
+        case str() if "@" not in value:
+            return value
         case str():
             return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", value))
         case Mapping():
