@@ -13,7 +13,7 @@ from deskhand.errors import BadConfig
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest revision under migrations/versions."""
 
 _LOCK_KEY = 0x6465736B  # "desk"
