@@ -33,6 +33,8 @@ SYSTEM_PACKAGES = {
     "tmux": "tmux",
     "dovecot": "dovecot-imapd",
     "chromium": "chromium",
+    "zsh": "zsh",
+    "fish": "fish",
 }
 # Foreign judges of the servers, the bundle and the page. Some need Node 22, which comes as a package as well.
 NODE_PACKAGES = (
@@ -99,7 +101,7 @@ def install():
 
 
 def test(arguments):
-    install_system_packages(["strace", "tmux", "dovecot", "chromium"])
+    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish"])
     install_judges()
     steps = [
         ["ruff", "format", "--check", "--quiet", "."],

@@ -62,3 +62,16 @@ def test_the_other_shells_take_the_script(account: Account, shell: str) -> None:
     done = subprocess.run([shell, "-n", str(script)], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@requirement("completion:shells")
+def test_fish_completes_commands_and_their_words(account: Account) -> None:
+    if not shutil.which("fish"):
+        pytest.skip("fish is not installed")
+    script = account.folder / "script"
+    script.write_text(account.deskhand("completion", "fish").out)
+    asked = f"source {script}; complete -C 'deskhand appr'; complete -C 'deskhand connect --server e'"
+
+    done = subprocess.run(["fish", "--no-config", "-c", asked], capture_output=True, text=True, check=False)
+
+    assert (done.stdout.split(), done.stderr) == (["approvals", "approve", "email"], "")
