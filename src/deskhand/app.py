@@ -214,6 +214,10 @@ class Desk:
         """What an HTTP client must show: the configured one, else one made at the first start."""
         if self.settings.service_auth_token is not None:
             return self.settings.service_auth_token.get_secret_value()
+        return self._made_token
+
+    @cached_property
+    def _made_token(self) -> str:
         place = self.settings.home / "token"
         print(f"the bearer token is in {place}", file=sys.stderr, flush=True)  # noqa: T201 - the token's place, for a person
         return self._secret("token")

@@ -28,8 +28,10 @@ class Person:
     async def sends(self, path: str, fields: dict[str, str] | None = None, at: str = "/checkup") -> httpx2.Response:
         """Post a form as the page at `at` would."""
         found = _TOKEN.search((await self.http.get(at)).text)
-        token = {"form_token": found.group(1)} if found else {}
-        return await self.http.post(path, data=token | (fields or {}))
+        given = ({"form_token": found.group(1)} if found else {}) | (fields or {})
+        if path.endswith("/edit"):  # in parts, as its page says
+            return await self.http.post(path, files={name: (None, value) for name, value in given.items()})
+        return await self.http.post(path, data=given)
 
 
 @asynccontextmanager

@@ -22,7 +22,7 @@ from requirements import requirement
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import Action
+from deskhand.gate.actions import BODY_LIMIT, Action
 from deskhand.gate.cards import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.loop import Orchestrator
@@ -153,6 +153,19 @@ async def test_what_the_person_edits_leaves_exactly_so_and_bad_input_loses_no_wo
     shown = (await person.reads(f"/approvals/{card.id}")).text
     assert "Changed since the last revision" in shown
     assert "<ins>" in shown
+
+
+@requirement("page:edit")
+async def test_the_longest_mail_can_be_edited_too(desk: Desk, person: Person) -> None:
+    await asked(desk)
+    card = await the_card(desk)
+    body = "\U0001f41e" * BODY_LIMIT
+
+    longest = {"digest": card.digest, "to": HELLO["to"], "subject": "Bugs", "body": body}
+    done = await person.sends(f"/approvals/{card.id}/edit", longest, at="/")
+
+    assert done.status_code == 303
+    assert (await the_card(desk)).body == body
 
 
 @requirement("page:answers")

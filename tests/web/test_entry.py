@@ -25,6 +25,7 @@ from deskhand.config import load
 from deskhand.errors import RateLimited
 from deskhand.store import Transaction
 from deskhand.web import passwords, sessions
+from deskhand.web.entry import DOOR_BYTES, FORM_BYTES
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
 
@@ -172,20 +173,22 @@ async def test_a_form_that_is_too_large_is_refused(desk: Desk, address: str) -> 
     form = {"Content-Type": "application/x-www-form-urlencoded"}
 
     async def endless() -> AsyncIterator[bytes]:
-        for _ in range(40):
-            yield b"a" * 50_000 + b"&"
+        for _ in range(FORM_BYTES // 1_000_000 + 1):
+            yield b"a" * 1_000_000 + b"&"
 
     async with signed_in(desk, address) as person:
         token = await form_token(person, desk)
         fields = "&".join(f"f{number}=1" for number in range(600))
         parts = {"form_token": (None, token), "file": ("a.txt", b"a file")}
-        huge = await person.http.post("/leave", content=f"form_token={token}&a={'x' * 2_000_000}", headers=form)
+        huge = await person.http.post("/leave", content=f"form_token={token}&a={'x' * FORM_BYTES}", headers=form)
         many = await person.http.post("/leave", content=f"form_token={token}&{fields}", headers=form)
         file = await person.http.post("/leave", files=parts)
         streamed = await person.http.post("/leave", content=endless(), headers=form)
         torn = await person.http.post("/leave", content=b"--x\r\n", headers={"Content-Type": "multipart/form-data"})
         assert [each.status_code for each in (huge, many, file, streamed, torn)] == [413, 400, 400, 413, 400]
         assert await is_in(person.http)
+    async with httpx2.AsyncClient(base_url=address) as stranger:
+        assert (await stranger.post("/enter", data={"password": "x" * DOOR_BYTES})).status_code == 413
 
 
 @requirement("entry:sessions")

@@ -18,6 +18,7 @@ from starlette.types import Message, Receive
 
 from deskhand.app import Desk
 from deskhand.errors import AuthRequired, Denied, DeskError
+from deskhand.gate.actions import BODY_LIMIT
 from deskhand.web import passwords, sessions
 from deskhand.web.render import render
 from deskhand.web.sessions import Session
@@ -25,7 +26,10 @@ from deskhand.web.sessions import Session
 Page = Callable[[Request], Awaitable[Response]]
 Effect = Callable[[Request, FormData], Awaitable[Response]]
 Way = Literal["link", "password"]
-FORM_BYTES = 1024 * 1024
+FORM_BYTES = 4 * BODY_LIMIT + 1_000_000
+"""The longest mail that may leave, were each of its characters one of four bytes, and the other fields."""
+DOOR_BYTES = 10_000
+"""Of somebody who is not signed in."""
 FORM_FIELDS = 500
 _MINUTE = timedelta(minutes=1)
 
@@ -45,7 +49,7 @@ def effect(path: str, handler: Effect) -> Route:
         if session is None:
             return _to_the_door(request)
         demand_own_origin(request)
-        async with _form(request) as form:
+        async with _form(request, FORM_BYTES) as form:
             given = form.get("form_token") or request.headers.get("x-form-token") or ""
             if not isinstance(given, str) or not hmac.compare_digest(given.encode(), session.form_token.encode()):
                 raise Denied("this form is not of this session", reason="form", hint="reload the page and try again")
@@ -78,9 +82,9 @@ def demand_own_origin(request: Request) -> None:
 
 
 @asynccontextmanager
-async def _form(request: Request) -> AsyncIterator[FormData]:
-    small = Request(request.scope, _at_most(FORM_BYTES, request.receive))
-    async with small.form(max_files=0, max_fields=FORM_FIELDS, max_part_size=FORM_BYTES) as form:
+async def _form(request: Request, most: int) -> AsyncIterator[FormData]:
+    small = Request(request.scope, _at_most(most, request.receive))
+    async with small.form(max_files=0, max_fields=FORM_FIELDS, max_part_size=most) as form:
         yield form
 
 
@@ -146,7 +150,7 @@ async def _enter_by_link(request: Request) -> Response:
 async def _enter_by_password(request: Request) -> Response:
     desk: Desk = request.app.state.desk
     demand_own_origin(request)
-    async with _form(request) as form:
+    async with _form(request, DOOR_BYTES) as form:
         given = str(form.get("password", ""))
     now, browser = desk.now(), _browser(request)
     kept = await desk.store.write(lambda tx: passwords.attempt(tx, now))
