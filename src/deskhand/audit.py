@@ -133,13 +133,12 @@ def append(tx: Transaction, entry: Entry) -> None:
     """Add `entry`, redacted, to the chain, in the caller's transaction."""
     text = redacted(entry).model_dump_json(exclude_none=True)
     names = (entry.timestamp[:10], _name(entry.actor), _name(entry.action_type), entry.result)
-    match tx.dialect:
-        case "postgresql":
-            # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
-            sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"
-            tx.execute(sql, text, *names)
-        case "sqlite":
-            _chain(tx, text, names)
+    if tx.dialect == "postgresql":
+        # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
+        sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"
+        tx.execute(sql, text, *names)
+    else:
+        _chain(tx, text, names)
 
 
 def _chain(tx: Transaction, text: str, names: tuple[str, ...]) -> None:
