@@ -381,6 +381,28 @@ async def test_what_was_handed_in_is_finished_although_nobody_waits_for_it(serve
         pass
 
 
+@requirement("store:durable")
+def test_what_was_handed_in_is_finished_although_its_loop_ends(server: Store, postgresql: str) -> None:
+    ended = threading.Event()
+
+    async def end_early() -> None:
+        given_up = asyncio.create_task(server.write(insert(1)))
+        await waiting_for_a_lock(server, 1)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()  # as `asyncio.run` does it a moment later
+        await asyncio.wait([given_up])
+        ended.set()
+
+    with psycopg.connect(postgresql) as other, ThreadPoolExecutor(1) as thread:
+        other.execute("LOCK TABLE thing")
+        running = thread.submit(asyncio.run, end_early())
+        ended.wait()
+        other.rollback()
+        running.result()
+
+    assert server.run(count) == 1
+
+
 async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(server: Store, postgresql: str) -> None:
     with psycopg.connect(postgresql) as other:
         other.execute("LOCK TABLE thing")

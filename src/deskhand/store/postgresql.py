@@ -6,11 +6,10 @@ something to await, and goes on with the answer. A thread for each transaction c
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Literal, Self, TypeVar
-from weakref import WeakKeyDictionary
 
 import psycopg
 import psycopg.conninfo
@@ -98,7 +97,7 @@ class PostgresStore:
             open=True,
         )
         self._idle: list[AsyncConnection] = []
-        self._places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._closed = False
 
     def run(self, work: Callable[[Transaction], T]) -> T:
@@ -107,7 +106,7 @@ class PostgresStore:
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         # What was handed in is finished, also where nobody waits for it any longer: a commit is never cut off.
-        return await asyncio.shield(asyncio.ensure_future(self._transacted(_BEGIN, work)))
+        return await asyncio.shield(_Finishing(self._transacted(_BEGIN, work)))
 
     async def write_aside(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.to_thread(self.run, work)
@@ -145,18 +144,26 @@ class PostgresStore:
         """A connection outside any transaction, for each loop one of so many."""
         if self._closed:
             raise Unavailable("the database is closed")
-        places = self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(CONNECTIONS))
         with _translated():
-            async with places:
+            async with self._places_here():
                 connection = await self._connection()
                 try:
                     yield connection
                 finally:
                     # One left in the middle of something is of no use; without it the server forgets what was begun.
-                    if connection.pgconn.transaction_status == TransactionStatus.IDLE and not self._closed:
+                    idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
+                    if idle and not self._closed and len(self._idle) < CONNECTIONS:
                         self._idle.append(connection)
                     else:
                         connection.pgconn.finish()
+
+    def _places_here(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if (places := self._places.get(loop)) is None:
+            for ended in [each for each in self._places if each.is_closed()]:
+                self._places.pop(ended, None)
+            places = self._places[loop] = asyncio.Semaphore(CONNECTIONS)
+        return places
 
     async def _connection(self) -> AsyncConnection:
         with suppress(IndexError):  # however many are left when another thread's loop takes some too
@@ -164,6 +171,19 @@ class PostgresStore:
                 connection.pgconn.finish()
             return connection
         return await psycopg.AsyncConnection.connect(self._url, autocommit=True)
+
+
+class _Finishing(asyncio.Task[T]):
+    """Not cancelled by the end of its loop either: `asyncio.run` cancels every task that is left, and waits for it."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        super().__init__(work)
+        # What it raises is nobody's where its caller has gone; unseen, asyncio would call it an error.
+        self.add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def cancel(self, msg: Any = None) -> bool:
+        del msg
+        return False
 
 
 async def _driven(work: Callable[[Transaction], T], connection: AsyncConnection) -> T:

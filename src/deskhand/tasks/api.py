@@ -42,7 +42,7 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.store import Store, Transaction
+from deskhand.store import Row, Store, Transaction
 from deskhand.tasks import deeds, due, models, store, vtodo
 from deskhand.tasks.models import LARGEST_ID, NewTask, TaskChanges, TaskFilter
 
@@ -287,9 +287,8 @@ class _Backend:
 
     async def export(self, request: Request) -> Response:
         user = request.state.user
-        tasks = await self.store.read(lambda tx: store.exported(tx, user))
-        text = await asyncio.to_thread(vtodo.text_of, tasks, {task["id"]: uid for uid, task in tasks})
-        return Response(text, media_type="text/calendar; charset=utf-8")
+        rows = await self.store.read(lambda tx: store.exported(tx, user))
+        return Response(await asyncio.to_thread(_calendar, rows), media_type="text/calendar; charset=utf-8")
 
     async def take(self, request: Request) -> Response:
         user, now = request.state.user, due.utc_text(self._now())
@@ -412,6 +411,11 @@ def _filter(request: Request) -> TaskFilter:
         return TaskFilter.model_validate(dict(request.query_params))
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
+
+
+def _calendar(rows: Sequence[tuple[str, Row]]) -> str:
+    tasks = store.unfolded(rows)
+    return vtodo.text_of(tasks, {task["id"]: uid for uid, task in tasks})
 
 
 async def _whole(request: Request, most: int) -> bytes:

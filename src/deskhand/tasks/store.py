@@ -71,6 +71,8 @@ def create(tx: Transaction, user: str, new: NewTask, now: str, key: Key | None =
 
 def _create(tx: Transaction, user: str, new: NewTask, now: str) -> Task:
     fields = dict.fromkeys(_MUTABLE) | new.model_dump() | {"completed": False}
+    if new.parent_id is not None:
+        _hold(tx, user, [new.parent_id])
     if new.parent_id is not None or new.recurrence is not None:
         _check(tx, user, fields)
     return _wire(_insert(tx, user, fields, now))
@@ -113,7 +115,7 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
     if wanted.cursor is not None:
         where, bound = f"{conditions} AND ({key}, id) {beyond} (?, ?)", [*values, *_position(wanted)]
     counting, counted = _count(user, wanted, conditions, values)
-    # The total rides along: one statement, so that page and total are of one state.
+    # The total rides along, so that page and total are of one state. A first page without tasks needs none.
     rows = tx.all(
         f"SELECT {_WIRE}, {key}, ({counting}) FROM task WHERE {_HERE}{where} "
         f"ORDER BY {key} {direction}, id {direction} LIMIT ?",
@@ -122,7 +124,7 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
     more = len(rows) > wanted.limit
     if more:
         rows.pop()
-    total = rows[0][-1:] if rows else tx.one(counting, *counted)
+    total = rows[0][-1:] if rows else wanted.cursor and tx.one(counting, *counted)
     return {
         "tasks": [_from_wire(row) for row in rows],
         "total": int(total[0]) if total else 0,
@@ -171,6 +173,8 @@ def _count(user: str, wanted: TaskFilter, conditions: str, values: Sequence[Any]
 
 def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: str, if_match: str | None) -> Task:
     """What is absent stays; null clears."""
+    if isinstance(changes.parent_id, int):
+        _hold(tx, user, [task_id, changes.parent_id])
     before = _locked(tx, user, task_id, if_match)
     after = before | changes.model_dump()
     _check(tx, user, after)
@@ -257,12 +261,17 @@ def undo(tx: Transaction, user: str, now: str) -> dict[str, Any]:
     return {"restored": restored, "removed": removed}
 
 
-def exported(tx: Transaction, user: str) -> list[tuple[str, Task]]:
-    """All of the user's tasks with where their series began, each under the UID by which the world knows it."""
+def exported(tx: Transaction, user: str) -> list[tuple[str, Row]]:
+    """All of the user's tasks as `unfolded` takes them, each under the UID by which the world knows it."""
     origin = _origin(tx)
     given: dict[int, str] = dict(tx.all("SELECT task_id, uid FROM task_uid WHERE user_id = ?", user))
     rows = tx.all(f"SELECT {_ALL} FROM task WHERE {_HERE} ORDER BY id", user)
-    return [(given.get(row[0]) or f"task-{row[0]}@{origin}", _state(row)) for row in rows]
+    return [(given.get(row[0]) or f"task-{row[0]}@{origin}", row) for row in rows]
+
+
+def unfolded(rows: Iterable[tuple[str, Row]]) -> list[tuple[str, Task]]:
+    """The tasks with where their series began; for many of them that takes a moment, and no database."""
+    return [(uid, _state(row)) for uid, row in rows]
 
 
 def take(tx: Transaction, user: str, todos: Sequence[vtodo.Todo], now: str) -> int:
@@ -270,7 +279,9 @@ def take(tx: Transaction, user: str, todos: Sequence[vtodo.Todo], now: str) -> i
 
     What is here under the same UID stays as it is.
     """
-    known = _claimed(tx, user, [todo.uid for todo in todos])
+    uids = {todo.uid for todo in todos}
+    _hold_known(tx, user, uids | {todo.parent for todo in todos if todo.parent is not None})
+    known = _claimed(tx, user, uids)
     ids = {uid: state["id"] for uid, state in known.items() if state is not None}
     taken = 0
     for todo in sorted(todos, key=lambda todo: todo.parent is not None):
@@ -296,7 +307,7 @@ def _claimed(tx: Transaction, user: str, uids: Iterable[str]) -> dict[str, Task 
 
     In one order for everybody: of two imports of one file the second waits, and finds what the first one made.
     """
-    own = re.compile(rf"task-([0-9]{{1,15}})@{_origin(tx)}")
+    own = _own_uid(tx)
     found: dict[str, Task | None] = {}
     for uid in sorted(uids):
         ours = own.fullmatch(uid)
@@ -310,6 +321,16 @@ def _claimed(tx: Transaction, user: str, uids: Iterable[str]) -> dict[str, Task 
     return found
 
 
+def _hold_known(tx: Transaction, user: str, uids: Iterable[str]) -> None:
+    """Lock the tasks of these UIDs in the order in which everybody locks tasks, which is not that of their UIDs."""
+    if tx.dialect == "postgresql":
+        own = _own_uid(tx)
+        rows = tx.all(
+            "SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ANY(?) AND task_id IS NOT NULL", user, list(uids)
+        )
+        _hold(tx, user, [*(int(ours[1]) for uid in uids if (ours := own.fullmatch(uid))), *(row[0] for row in rows)])
+
+
 def _any(tx: Transaction, user: str, task_id: int) -> Task | None:
     row = tx.one(f"SELECT {_ALL} FROM task WHERE id = ? AND user_id = ?{_lock(tx)}", task_id, user)
     return _state(row) if row else None
@@ -319,7 +340,7 @@ def _parent(tx: Transaction, user: str, todo: vtodo.Todo, ids: dict[str, int]) -
     if todo.parent in ids:
         return ids[todo.parent]
     row = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, todo.parent)
-    ours = re.fullmatch(rf"task-([0-9]{{1,15}})@{_origin(tx)}", todo.parent or "")
+    ours = _own_uid(tx).fullmatch(todo.parent or "")
     if row is None and ours is None:
         raise vtodo.broken(todo.parent_line, "the task that this one is a part of is neither in the file nor here")
     return int(row[0] if row else ours[1])  # type: ignore[index]
@@ -331,6 +352,10 @@ def _check_todo(tx: Transaction, user: str, todo: vtodo.Todo, fields: Task) -> N
     except Contradiction as error:
         problem = error.details["fields"][0]
         raise vtodo.broken(todo.parent_line, problem["message"], problem["field"]) from error
+
+
+def _own_uid(tx: Transaction) -> re.Pattern[str]:
+    return re.compile(rf"task-([0-9]{{1,15}})@{_origin(tx)}")
 
 
 def _origin(tx: Transaction) -> str:

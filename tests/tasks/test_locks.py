@@ -1,0 +1,83 @@
+"""Who waits for whom on PostgreSQL: moments between two transactions, each held until the other is there."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import psycopg
+import pytest
+from requirements import requirement
+
+from deskhand.store import Store, Transaction, open_store
+from deskhand.tasks import store, vtodo
+from deskhand.tasks.models import NewTask, TaskChanges, TaskFilter
+
+NOW = "2026-11-15T10:00:00.000000Z"
+
+
+@pytest.fixture
+def opened(url: str) -> Iterator[Store]:
+    opened = open_store(url)
+    yield opened
+    opened.close()
+
+
+def made(opened: Store, title: str) -> int:
+    task_id: int = opened.run(lambda tx: store.create(tx, "ann", NewTask(title=title), NOW)).task["id"]
+    return task_id
+
+
+def until_it_waits(opened: Store, call: "Future[Any]") -> None:
+    while not call.done() and opened.run(lambda tx: tx.one("SELECT 1 FROM pg_locks WHERE NOT granted")) is None:
+        pass
+
+
+@requirement("tasks:beyond")
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("way", ["created", "moved"])
+def test_a_part_that_comes_while_its_whole_is_deleted_goes_with_it(opened: Store, way: str) -> None:
+    whole, part = made(opened, "whole"), made(opened, "part")
+    there, go = threading.Event(), threading.Event()
+
+    def become_a_part(tx: Transaction) -> None:
+        if way == "created":
+            store.create(tx, "ann", NewTask(title="another part", parent_id=whole), NOW)
+        else:
+            store.update(tx, "ann", part, TaskChanges(parent_id=whole), NOW, None)
+        there.set()
+        go.wait()
+
+    with ThreadPoolExecutor(2) as threads:
+        becoming = threads.submit(opened.run, become_a_part)
+        there.wait()
+        deleting = threads.submit(opened.run, lambda tx: store.delete(tx, "ann", whole, NOW, None))
+        until_it_waits(opened, deleting)
+        go.set()
+        becoming.result()
+        deleting.result()
+
+    left = opened.run(lambda tx: store.page(tx, "ann", TaskFilter()))
+    assert [task["title"] for task in left["tasks"]] == (["part"] if way == "created" else [])
+    assert left["total"] == len(left["tasks"])
+
+
+@requirement("tasks:vtodo")
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url: str) -> None:
+    ids = [made(opened, str(number)) for number in range(10)]
+    ninth, tenth = ids[8:]
+    assert (ninth, tenth) == (9, 10)  # as texts they are the other way round
+    rows = store.unfolded(opened.run(lambda tx: store.exported(tx, "ann")))
+    todos, _ = vtodo.todos(vtodo.text_of(rows, {}).encode(), ZoneInfo("UTC"))
+
+    with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
+        lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
+        other.execute(lock, (ninth,))
+        importing = thread.submit(opened.run, lambda tx: store.take(tx, "ann", todos, NOW))
+        until_it_waits(opened, importing)
+        # Had it taken the tenth first, each would have what the other waits for.
+        assert other.execute(lock, (tenth,)).fetchone() == (tenth,)
+        other.commit()
+        assert importing.result() == 0
