@@ -102,6 +102,7 @@ def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(accou
 
 
 @requirement("doctor:findings")
+@pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # apprise's
 @pytest.mark.parametrize(
     ("variables", "name"),
     [
@@ -109,6 +110,7 @@ def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(accou
         ({"FASTAPI_BASE_URL": "http://127.0.0.1:1", "SERVICE_AUTH_TOKEN": "hunter2"}, "tasks"),
         ({"DESKHAND_DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/desk"}, "database"),
         ({"DESKHAND_MODEL": "openai:some"}, "model"),
+        ({"DESKHAND_NOTIFY": "nonsense://hunter2"}, "notify"),
     ],
 )
 def test_what_does_not_answer_is_bad_and_no_secret_is_shown(

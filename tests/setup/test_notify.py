@@ -16,6 +16,7 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.servers.email import email_server
+from deskhand.setup.messenger import messenger
 from deskhand.web import notify
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
@@ -123,11 +124,11 @@ def test_a_bad_address_and_a_missing_apprise_are_said_without_the_secret(
     urls = load(home.environment | {"DESKHAND_NOTIFY": "nonsense://hunter2"}).settings.notify
 
     with pytest.raises(BadConfig) as bad:
-        notify.messenger(urls)
+        messenger(urls)
     # As on a machine where the extra was not installed.
     monkeypatch.setitem(sys.modules, "apprise", None)
     with pytest.raises(BadConfig) as missing:
-        notify.messenger(urls)
+        messenger(urls)
 
     assert "hunter2" not in bad.value.message
     assert missing.value.hint == "pip install 'deskhand[notify]'"

@@ -1,7 +1,6 @@
 """Checks of the desk's parts: vault, database, mailbox, tasks, agents, model, clients."""
 
 import asyncio
-import importlib.util
 import os
 import shutil
 import sqlite3
@@ -17,6 +16,7 @@ from deskhand.setup.clients import CLIENTS, file_of
 from deskhand.setup.connect import entry_name, present
 from deskhand.setup.findings import Finding, bad, good, warning
 from deskhand.setup.init import FOLDERS, make_folders
+from deskhand.setup.messenger import messenger
 from deskhand.store import Transaction, revision, schema
 
 _PATIENCE = 15
@@ -243,8 +243,10 @@ def clients(desk: Desk) -> Finding:
 def notify(desk: Desk) -> Finding:
     if desk.settings.notify is None:
         return good("notify", "nobody is told by message; the page shows what waits")
-    if importlib.util.find_spec("apprise") is None:
-        return bad("notify", "notify is set, but apprise is not installed", "pip install 'deskhand[notify]'")
+    try:
+        messenger(desk.settings.notify)
+    except BadConfig as error:
+        return bad("notify", error.message, error.hint)
     return good(
         "notify", f"{len(desk.settings.notify.get_secret_value().split())} addresses are told when something waits"
     )

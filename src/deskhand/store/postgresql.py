@@ -1,7 +1,7 @@
 """PostgreSQL: work runs on the event loop itself, which goes on with others while the database answers.
 
 Work is a plain function of its transaction. It runs in a greenlet: where it asks the database it hands the loop
-something to await, and goes on with the answer. A thread for each transaction costs a third of the requests.
+something to await, and goes on with the answer. With a thread for each transaction a list of tasks took a fifth longer.
 """
 
 import asyncio

@@ -5,21 +5,15 @@ What waits is not told, not even its sender: a message passes through other peop
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from deskhand.app import Desk
-from deskhand.errors import BadConfig, DeskError
+from deskhand.errors import DeskError
+from deskhand.setup.messenger import Send, messenger
 from deskhand.store import Bell, Transaction
 
-if TYPE_CHECKING:
-    from pydantic import SecretStr
-
 log = logging.getLogger("deskhand.notify")
-
-Send = Callable[[str, str], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +69,6 @@ async def _round(desk: Desk, send: Send, page: str, told: frozenset[str], pace: 
         log.warning("not_notified", extra={"waiting": len(waiting)})
     await asyncio.sleep(pace.quiet)
     return waiting if sent else told
-
-
-def messenger(urls: "SecretStr | None") -> Send:
-    """Sends to every address that `inbox.notify` names."""
-    try:
-        import apprise
-    except ImportError:
-        raise BadConfig("notify is set, but apprise is not installed", hint="pip install 'deskhand[notify]'") from None
-    asset = apprise.AppriseAsset(app_id="Deskhand", app_desc="Deskhand", app_url="")
-    sender = apprise.Apprise(asset=asset)
-    for number, url in enumerate((urls.get_secret_value() if urls else "").split(), 1):
-        if not sender.add(url):
-            # The URL itself may hold a password.
-            raise BadConfig(
-                f"address {number} of notify is none that Apprise knows ({url.partition('://')[0][:20]}://…)",
-                hint="correct DESKHAND_NOTIFY, or notify under [inbox] in config.toml",
-            )
-
-    async def send(title: str, body: str) -> bool:
-        return bool(await sender.async_notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT))
-
-    return send
 
 
 def _message(number: int, page: str) -> tuple[str, str]:
