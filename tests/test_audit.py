@@ -1,8 +1,11 @@
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
@@ -247,3 +250,27 @@ def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: S
 
     assert store.run(audit.verify) == audit.Verified(7)
     assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=2))] == ["slow", "quick"]
+
+
+@requirement("audit:chained")
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(store: Store, url: str, home: Home) -> None:
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE audit_head")  # behind the last line, the verifying one waits for the head
+        verifying = subprocess.Popen(
+            [sys.executable, "-m", "deskhand", "log", "--verify"],
+            env=home.environment | {"DESKHAND_DATABASE_URL": url},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'audit_head'::regclass"
+        while verifying.poll() is None and store.run(lambda tx: tx.one(waits)) is None:
+            pass
+        other.execute(
+            "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES ('{}', '2026', 'a', 'b', 'success')"
+        )
+        other.commit()
+    said, _ = verifying.communicate()
+
+    assert (verifying.returncode, said) == (0, "whole: 5 entries\n")
+    assert store.run(audit.verify) == audit.Verified(6)

@@ -52,7 +52,7 @@ class Store(Protocol):
         """Do `work` in a transaction that sees one state and changes nothing."""
 
     async def look(self, work: Callable[[Transaction], T]) -> T:
-        """Do `work` that asks one statement and needs no transaction around it; of two, each sees its own state."""
+        """Do `work` that reads by one statement and needs no transaction around it; of two, each sees its own state."""
 
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
         """A doorbell for what is committed from now on: with PostgreSQL for this NOTIFY only, with SQLite for any."""

@@ -112,6 +112,7 @@ def tasks_api(
             HTTPException: _refuse_route,
         },
     )
+    identified = _identified(backend.identify)
     for method, path, handler, status, answer in backend.routes():
         app.router.add_api_route(
             path,
@@ -122,7 +123,7 @@ def tasks_api(
             response_class=Response,
             responses=_documented(method, path, status, answer),
             openapi_extra=_DOCUMENTED.get((method, path)),
-            route_class_override=_identified(backend.identify),
+            route_class_override=identified,
         )
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: _PROBLEM}
     app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
