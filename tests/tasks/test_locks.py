@@ -81,3 +81,30 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
         assert other.execute(lock, (tenth,)).fetchone() == (tenth,)
         other.commit()
         assert importing.result() == 0
+
+
+@requirement("tasks:vtodo")
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store, url: str) -> None:
+    first, second = made(opened, "first"), made(opened, "second")
+    file = "BEGIN:VTODO\nUID:a\nSUMMARY:second\nEND:VTODO\nBEGIN:VTODO\nUID:b\nSUMMARY:first\nEND:VTODO\n"
+    todos, _ = vtodo.todos(f"BEGIN:VCALENDAR\n{file}END:VCALENDAR\n".encode(), ZoneInfo("UTC"))
+
+    with psycopg.connect(url) as other, psycopg.connect(url) as same, ThreadPoolExecutor(1) as thread:
+        lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
+        other.execute(lock, (first,))
+        for uid, task_id in (("a", second), ("b", first)):
+            same.execute("INSERT INTO task_uid (user_id, uid, task_id) VALUES ('ann', %s, %s)", (uid, task_id))
+        importing = thread.submit(opened.run, lambda tx: store.take(tx, "ann", todos, NOW))
+        until_it_waits(opened, importing)
+        same.commit()
+        until_it_waits_for(other, opened, importing)
+        assert other.execute(lock, (second,)).fetchone() == (second,)
+        other.commit()
+        assert importing.result() == 0
+
+
+def until_it_waits_for(other: "psycopg.Connection[Any]", opened: Store, call: "Future[Any]") -> None:
+    blocked = "SELECT 1 FROM pg_stat_activity WHERE ? = ANY(pg_blocking_pids(pid))"
+    while not call.done() and opened.run(lambda tx: tx.one(blocked, other.info.backend_pid)) is None:
+        pass

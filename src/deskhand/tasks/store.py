@@ -279,9 +279,7 @@ def take(tx: Transaction, user: str, todos: Sequence[vtodo.Todo], now: str) -> i
 
     What is here under the same UID stays as it is.
     """
-    uids = {todo.uid for todo in todos}
-    _hold_known(tx, user, uids | {todo.parent for todo in todos if todo.parent is not None})
-    known = _claimed(tx, user, uids)
+    known = _claimed(tx, user, todos)
     ids = {uid: state["id"] for uid, state in known.items() if state is not None}
     taken = 0
     for todo in sorted(todos, key=lambda todo: todo.parent is not None):
@@ -302,33 +300,35 @@ def take(tx: Transaction, user: str, todos: Sequence[vtodo.Todo], now: str) -> i
     return taken
 
 
-def _claimed(tx: Transaction, user: str, uids: Iterable[str]) -> dict[str, Task | None]:
+def _claimed(tx: Transaction, user: str, todos: Iterable[vtodo.Todo]) -> dict[str, Task | None]:
     """The task of each UID; None for one that is now claimed for a new task.
 
-    In one order for everybody: of two imports of one file the second waits, and finds what the first one made.
+    UIDs in one order for everybody: of two imports of one file the second waits, and finds what the first one made.
+    Then all tasks, in theirs.
     """
     own = _own_uid(tx)
-    found: dict[str, Task | None] = {}
-    for uid in sorted(uids):
-        ours = own.fullmatch(uid)
-        state = _any(tx, user, int(ours[1])) if ours else None
-        if state is None and not tx.execute(
-            "INSERT INTO task_uid (user_id, uid) VALUES (?, ?) ON CONFLICT DO NOTHING", user, uid
-        ):
-            row = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, uid)
-            state = _any(tx, user, row[0]) if row else None
-        found[uid] = state
-    return found
+    ids = {uid: _claim(tx, user, uid, own) for uid in sorted(todo.uid for todo in todos)}
+    outside = {todo.parent for todo in todos if todo.parent is not None} - ids.keys()
+    held = [*ids.values(), *(_known(tx, user, uid, own) for uid in outside)]
+    _hold(tx, user, [task_id for task_id in held if task_id is not None])
+    return {uid: _any(tx, user, task_id) if task_id is not None else None for uid, task_id in ids.items()}
 
 
-def _hold_known(tx: Transaction, user: str, uids: Iterable[str]) -> None:
-    """Lock the tasks of these UIDs in the order in which everybody locks tasks, which is not that of their UIDs."""
-    if tx.dialect == "postgresql":
-        own = _own_uid(tx)
-        rows = tx.all(
-            "SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ANY(?) AND task_id IS NOT NULL", user, list(uids)
-        )
-        _hold(tx, user, [*(int(ours[1]) for uid in uids if (ours := own.fullmatch(uid))), *(row[0] for row in rows)])
+def _claim(tx: Transaction, user: str, uid: str, own: re.Pattern[str]) -> int | None:
+    ours = own.fullmatch(uid)
+    if ours and tx.one("SELECT 1 FROM task WHERE id = ? AND user_id = ?", int(ours[1]), user):
+        return int(ours[1])
+    claim = "INSERT INTO task_uid (user_id, uid) VALUES (?, ?) ON CONFLICT DO NOTHING"
+    return None if tx.execute(claim, user, uid) else _known(tx, user, uid, own)
+
+
+def _known(tx: Transaction, user: str, uid: str, own: re.Pattern[str]) -> int | None:
+    """The id that this UID stands for, whether or not there is such a task."""
+    row = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, uid)
+    ours = own.fullmatch(uid)
+    if row is None:
+        return int(ours[1]) if ours else None
+    return None if row[0] is None else int(row[0])
 
 
 def _any(tx: Transaction, user: str, task_id: int) -> Task | None:
@@ -339,11 +339,10 @@ def _any(tx: Transaction, user: str, task_id: int) -> Task | None:
 def _parent(tx: Transaction, user: str, todo: vtodo.Todo, ids: dict[str, int]) -> int:
     if todo.parent in ids:
         return ids[todo.parent]
-    row = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, todo.parent)
-    ours = _own_uid(tx).fullmatch(todo.parent or "")
-    if row is None and ours is None:
+    found = _known(tx, user, todo.parent or "", _own_uid(tx))
+    if found is None:
         raise vtodo.broken(todo.parent_line, "the task that this one is a part of is neither in the file nor here")
-    return int(row[0] if row else ours[1])  # type: ignore[index]
+    return found
 
 
 def _check_todo(tx: Transaction, user: str, todo: vtodo.Todo, fields: Task) -> None:
