@@ -185,15 +185,15 @@ def fill(url, rows):
     if triggers:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE task DISABLE TRIGGER USER")
-    store.run(work)
+    store.write_sync(work)
     count = "INSERT INTO task_total SELECT user_id, count(*), 0 FROM task WHERE deleted_at IS NULL GROUP BY user_id"
-    store.run(lambda tx: (tx.execute("DELETE FROM task_total"), tx.execute(count)))
+    store.write_sync(lambda tx: (tx.execute("DELETE FROM task_total"), tx.execute(count)))
     if triggers:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER TABLE task ENABLE TRIGGER USER")
             connection.execute("VACUUM ANALYZE task")
     else:
-        store.run(lambda tx: tx.execute("ANALYZE"))
+        store.write_sync(lambda tx: tx.execute("ANALYZE"))
     store.close()
 
 

@@ -109,6 +109,7 @@ REQUIREMENTS = {
     "gate:rejected": "A no is told apart from no answer yet.",
     "gate:withdrawn": "A yes that was taken back releases nothing.",
     "gate:hand-written": "Seed 001's hand-written approvals release one mail that they cover, and no other.",
+    "gate:unseen": "What a person cannot see in a text is named by the page, the risk and the terminal alike.",
     "gate:rate": "One rate window in the ledger holds for every server and over restarts.",
     "gate:put-back": "What was certainly not sent spends neither the approval nor the rate.",
     "gate:unknown": "What may or may not have been sent is never sent again by itself; the person decides.",

@@ -35,7 +35,7 @@ def entry(**changes: object) -> audit.Entry:
 def store(url: str) -> Iterator[Store]:
     store = open_store(url)
     for number in range(5):
-        store.run(lambda tx, number=number: audit.append(tx, entry(correlation_id=str(number))))
+        store.write_sync(lambda tx, number=number: audit.append(tx, entry(correlation_id=str(number))))
     yield store
     store.close()
 
@@ -45,13 +45,13 @@ def verified_after(store: Store, *statements: str) -> audit.Verified | audit.Bro
         for statement in statements:
             tx.execute(statement)
 
-    store.run(tamper)
-    return store.run(audit.verify)
+    store.write_sync(tamper)
+    return store.write_sync(audit.verify)
 
 
 @requirement("audit:chained")
 def test_an_untouched_record_is_whole(store: Store) -> None:
-    assert store.run(audit.verify) == audit.Verified(5)
+    assert store.write_sync(audit.verify) == audit.Verified(5)
 
 
 @requirement("audit:chained")
@@ -77,8 +77,8 @@ def test_the_first_line_that_is_not_as_written_is_named(store: Store, statements
 
 
 def test_the_newest_entries_come_first_and_can_be_paged(store: Store) -> None:
-    newest = store.run(lambda tx: audit.entries(tx, limit=2))
-    older = store.run(lambda tx: audit.entries(tx, before=newest[-1][0], limit=10))
+    newest = store.write_sync(lambda tx: audit.entries(tx, limit=2))
+    older = store.write_sync(lambda tx: audit.entries(tx, before=newest[-1][0], limit=10))
 
     assert [seq for seq, _ in newest + older] == [5, 4, 3, 2, 1]
 
@@ -114,10 +114,10 @@ def test_no_address_body_or_secret_survives_redaction(local: str, domain: str, b
 
 def test_the_command_line_shows_and_proves_the_record(home: Home) -> None:
     store = open_store(f"sqlite:///{home.path / 'desk.db'}")
-    store.run(lambda tx: audit.append(tx, entry(target="john.doe@example.com")))
+    store.write_sync(lambda tx: audit.append(tx, entry(target="john.doe@example.com")))
     shown = home.command("log")
     whole = home.command("log", "--verify")
-    store.run(lambda tx: tx.execute("UPDATE audit SET entry = replace(entry, 'j', 'k')"))
+    store.write_sync(lambda tx: tx.execute("UPDATE audit SET entry = replace(entry, 'j', 'k')"))
     broken = home.command("log", "--verify", "--json")
     store.close()
 
@@ -141,7 +141,7 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
         for number in range(count)
     ]
     for each in made:
-        store.run(lambda tx, each=each: audit.append(tx, each))
+        store.write_sync(lambda tx, each=each: audit.append(tx, each))
     return made
 
 
@@ -166,11 +166,11 @@ def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        page = store.run(lambda tx, before=before: audit.find(tx, wanted, before=before, limit=4, budget=30))
+        page = store.write_sync(lambda tx, before=before: audit.find(tx, wanted, before=before, limit=4, budget=30))
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 
-    by_day = store.run(lambda tx: audit.by_day(tx, "2026-11-11"))
+    by_day = store.write_sync(lambda tx: audit.by_day(tx, "2026-11-11"))
     store.close()
     assert found == expected
     assert pages <= len(expected) // 4 + 5
@@ -183,8 +183,8 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
     old, new = (f"sqlite:///{tmp_path / name}" for name in ("old.db", "new.db"))
     store = open_store(new)
     made = kept(store, 100)
-    expected = store.run(lambda tx: tx.all(counters))
-    lines = store.run(lambda tx: tx.all("SELECT seq, entry, hash FROM audit"))
+    expected = store.write_sync(lambda tx: tx.all(counters))
+    lines = store.write_sync(lambda tx: tx.all("SELECT seq, entry, hash FROM audit"))
     store.close()
     with create_engine(old).begin() as connection:
         config = Config(attributes={"connection": connection})
@@ -194,7 +194,7 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
             connection.exec_driver_sql("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", line)
 
     store = open_store(old)
-    counted = store.run(lambda tx: tx.all(counters))
+    counted = store.write_sync(lambda tx: tx.all(counters))
     store.close()
     assert counted == expected
     assert sum(row[4] for row in counted) == len(made)
@@ -207,12 +207,12 @@ def test_an_entry_of_work_that_failed_leaves_no_line_and_no_gap(store: Store) ->
         raise KeyError("on purpose")
 
     with pytest.raises(KeyError):
-        store.run(fails)
-    store.run(lambda tx: audit.append(tx, entry(correlation_id="next")))
+        store.write_sync(fails)
+    store.write_sync(lambda tx: audit.append(tx, entry(correlation_id="next")))
 
-    assert store.run(audit.verify) == audit.Verified(6)
-    assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=2))] == ["next", "4"]
-    assert store.run(lambda tx: tx.all("SELECT action, SUM(entries) FROM audit_days GROUP BY action")) == [
+    assert store.write_sync(audit.verify) == audit.Verified(6)
+    assert [line.correlation_id for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=2))] == ["next", "4"]
+    assert store.write_sync(lambda tx: tx.all("SELECT action, SUM(entries) FROM audit_days GROUP BY action")) == [
         ("write_note", 6)
     ]
 
@@ -224,11 +224,15 @@ def test_several_entries_of_one_transaction_are_chained_in_their_order_and_leave
         for name in ("жук", "b\0", "c"):
             audit.append(tx, entry(correlation_id=name, target="α\\n\n\U0001f41e"))
 
-    store.run(several)
+    store.write_sync(several)
 
-    assert store.run(audit.verify) == audit.Verified(8)
-    assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=3))] == ["c", "b\0", "жук"]
-    assert store.run(lambda tx: tx.all("SELECT * FROM audit_queue")) == []
+    assert store.write_sync(audit.verify) == audit.Verified(8)
+    assert [line.correlation_id for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=3))] == [
+        "c",
+        "b\0",
+        "жук",
+    ]
+    assert store.write_sync(lambda tx: tx.all("SELECT * FROM audit_queue")) == []
 
 
 @requirement("audit:chained")
@@ -244,12 +248,15 @@ def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: S
     with ThreadPoolExecutor(1) as thread:
         slow = thread.submit(store.run, slowly)
         appended.wait()
-        store.run(lambda tx: audit.append(tx, entry(correlation_id="quick")))
+        store.write_sync(lambda tx: audit.append(tx, entry(correlation_id="quick")))
         go.set()
         slow.result()
 
-    assert store.run(audit.verify) == audit.Verified(7)
-    assert [line.correlation_id for _, line in store.run(lambda tx: audit.entries(tx, limit=2))] == ["slow", "quick"]
+    assert store.write_sync(audit.verify) == audit.Verified(7)
+    assert [line.correlation_id for _, line in store.write_sync(lambda tx: audit.entries(tx, limit=2))] == [
+        "slow",
+        "quick",
+    ]
 
 
 @requirement("audit:chained")
@@ -264,7 +271,7 @@ def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(store:
             text=True,
         )
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'audit_head'::regclass"
-        while verifying.poll() is None and store.run(lambda tx: tx.one(waits)) is None:
+        while verifying.poll() is None and store.write_sync(lambda tx: tx.one(waits)) is None:
             pass
         other.execute(
             "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES ('{}', '2026', 'a', 'b', 'success')"
@@ -273,4 +280,4 @@ def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(store:
     said, _ = verifying.communicate()
 
     assert (verifying.returncode, said) == (0, "whole: 5 entries\n")
-    assert store.run(audit.verify) == audit.Verified(6)
+    assert store.write_sync(audit.verify) == audit.Verified(6)

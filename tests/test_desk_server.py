@@ -263,7 +263,7 @@ async def test_a_server_on_stdio_can_be_narrowed(furnished: Home) -> None:
         error = await refused(client, "write_note", path="a.md", frontmatter={}, body="secret")
         assert (await ok(client, "list_notes", directory=""))["notes"] == []
     desk = Desk(load(furnished.environment).settings)
-    ((_, entry),) = desk.store.run(lambda tx: entries(tx, limit=1))
+    ((_, entry),) = desk.store.write_sync(lambda tx: entries(tx, limit=1))
     desk.close()
 
     assert names == {

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.anyio
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
     store = open_store(url)
-    store.run(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    store.write_sync(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
     yield store
     store.close()
 
@@ -160,14 +160,14 @@ def test_a_database_that_cannot_hold_every_text_is_refused_and_the_hint_makes_on
         assert "--encoding=UTF8" in str(caught.value.hint)
 
     store = open_store(made("every_text", "UTF8"))
-    assert store.run(lambda tx: tx.one("SELECT ?", "жук")) == ("жук",)
+    assert store.write_sync(lambda tx: tx.one("SELECT ?", "жук")) == ("жук",)
     store.close()
 
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[Store]:
     store = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
-    store.run(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    store.write_sync(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
     yield store
     store.close()
 
@@ -232,7 +232,7 @@ async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_p
 
     assert (await holding, await last) == (None, 1)
     with pytest.raises(Unavailable):
-        store.run(insert(2))
+        store.write_sync(insert(2))
     other = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
     assert other.run(lambda tx: tx.all("SELECT id FROM thing")) == [(1,)]
     other.close()
@@ -282,9 +282,9 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     store = open_store(url)
     try:
         kept = await tokens.shown(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
-        recipients = store.run(lambda tx: tx.all("SELECT recipient, state FROM actions"))
-        days = store.run(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
-        drafts = store.run(lambda tx: tx.all("SELECT id, drafted_by FROM drafts"))
+        recipients = store.write_sync(lambda tx: tx.all("SELECT recipient, state FROM actions"))
+        days = store.write_sync(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
+        drafts = store.write_sync(lambda tx: tx.all("SELECT id, drafted_by FROM drafts"))
     finally:
         store.close()
 
@@ -308,7 +308,7 @@ def test_the_doorbell_rings_for_what_another_process_commits(store: Store, url: 
     with store.bell("things", "new") as bell, store.bell("things", None) as any_bell:
         other.run(ring)
         assert (bell.wait(10), any_bell.wait(10)) == (True, True)
-        assert store.run(count) == 1
+        assert store.write_sync(count) == 1
     other.close()
 
 
@@ -329,14 +329,14 @@ async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(store: St
         return before, count(tx)
 
     assert await store.read(look_twice) == (0, 0)
-    assert await store.look(count) == 1
+    assert await store.read_one(count) == 1
     other.close()
 
 
 async def test_more_callers_than_connections_all_have_their_turn(store: Store) -> None:
     async def call(number: int) -> int:
         await store.write(insert(number))
-        found = await store.look(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", number))
+        found = await store.read_one(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", number))
         assert found is not None
         return int(found[0])
 
@@ -354,15 +354,15 @@ def test_one_store_serves_loops_after_each_other_and_side_by_side(store: Store) 
         for done in [threads.submit(asyncio.run, some(first)) for first in (200, 300)]:
             done.result()
 
-    assert store.run(count) == 120
+    assert store.write_sync(count) == 120
 
 
 @pytest.fixture
 def server(postgresql: str) -> Iterator[Store]:
     store = open_store(postgresql)
-    store.run(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
+    store.write_sync(lambda tx: tx.execute("CREATE TABLE thing (id INTEGER PRIMARY KEY, name TEXT)"))
     yield store
-    store.run(lambda tx: tx.execute("DROP TABLE thing"))
+    store.write_sync(lambda tx: tx.execute("DROP TABLE thing"))
     store.close()
 
 
@@ -412,7 +412,7 @@ async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(ser
             each.cancel()
         await asyncio.gather(*given_up, return_exceptions=True)
 
-        assert await server.look(lambda tx: tx.one("SELECT count(*) FROM pg_locks WHERE NOT granted")) == (0,)
+        assert await server.read_one(lambda tx: tx.one("SELECT count(*) FROM pg_locks WHERE NOT granted")) == (0,)
 
     assert await asyncio.gather(*(server.read(count) for _ in range(20))) == [0] * 20
 
@@ -421,11 +421,11 @@ async def test_a_closed_store_says_so(postgresql: str) -> None:
     store = open_store(postgresql)
     store.close()
 
-    for call in (store.read, store.write, store.look):
+    for call in (store.read, store.write, store.read_one):
         with pytest.raises(Unavailable):
             await call(count)
     with pytest.raises(Unavailable):
-        store.run(count)
+        store.write_sync(count)
 
 
 async def waiting_for_a_lock(store: Store, number: int) -> None:
@@ -439,12 +439,12 @@ async def waiting_for_a_lock(store: Store, number: int) -> None:
 async def test_connections_that_the_server_ended_are_replaced_before_anybody_notices(postgresql: str) -> None:
     store = open_store(postgresql)
     mine = "SELECT pg_backend_pid()"
-    before = {await store.write(lambda tx: tx.one(mine)), store.run(lambda tx: tx.one(mine))}
+    before = {await store.write(lambda tx: tx.one(mine)), store.write_sync(lambda tx: tx.one(mine))}
     with psycopg.connect(postgresql, autocommit=True) as server:
         for pid in before:
             assert server.execute("SELECT pg_terminate_backend(%s, 10000)", pid).fetchone() == (True,)
 
-    after = {await store.look(lambda tx: tx.one(mine)), store.run(lambda tx: tx.one(mine))}
+    after = {await store.read_one(lambda tx: tx.one(mine)), store.write_sync(lambda tx: tx.one(mine))}
     store.close()
     assert len(before) == 2
     assert not before & after

@@ -56,13 +56,13 @@ def test_what_is_not_a_token_is_refused_with_what_would_do(home: Home) -> None:
 @requirement("tokens:kept")
 def test_a_users_token_opens_the_tasks_alone(desk: Desk, home: Home) -> None:
     home.command("token", "create", "ann")
-    (kept,) = desk.store.run(tokens.kept)
+    (kept,) = desk.store.write_sync(tokens.kept)
 
     assert (kept.name, kept.user_id, kept.scopes) == ("ann", "ann", ("tasks:write",))
     with pytest.raises(Exists):
-        desk.store.run(lambda tx: tokens.create(tx, "ann", NOON))
+        desk.store.write_sync(lambda tx: tokens.create(tx, "ann", NOON))
     with pytest.raises(InvalidInput):
-        desk.store.run(lambda tx: tokens.create(tx, "bob", NOON, user="line\nbreak"))
+        desk.store.write_sync(lambda tx: tokens.create(tx, "bob", NOON, user="line\nbreak"))
 
 
 @requirement("tokens:kept")

@@ -214,7 +214,7 @@ def rows(environment: dict[str, str]) -> list[ledger.Row]:
     desk = Desk(load(environment).settings)
     try:
         states = ("waiting", "approved", "rejected", "expired", "withdrawn", "sending", "sent", "unknown", "failed")
-        return desk.store.run(lambda tx: ledger.listed(tx, states, 1_000_000))
+        return desk.store.write_sync(lambda tx: ledger.listed(tx, states, 1_000_000))
     finally:
         desk.close()
 
@@ -222,7 +222,7 @@ def rows(environment: dict[str, str]) -> list[ledger.Row]:
 def settled(environment: dict[str, str], letter: Letter) -> bool:
     desk = Desk(load(environment).settings)
     subject = f'%"subject":"Letter {letter.number}"%'
-    found = desk.store.run(lambda tx: tx.all("SELECT state FROM actions WHERE action LIKE ?", subject))
+    found = desk.store.write_sync(lambda tx: tx.all("SELECT state FROM actions WHERE action LIKE ?", subject))
     desk.close()
     states = {state for (state,) in found}
     return bool(states & {"sent", "unknown"} if letter.approved else states)

@@ -8,12 +8,13 @@ import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deskhand import clock
 from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdentity, NotFound, printable
 
 if TYPE_CHECKING:
@@ -36,14 +37,10 @@ if TYPE_CHECKING:
 log = logging.getLogger("deskhand.desk")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
-
-
 class Desk:
     """One person's desk. Nothing is opened, made or started before it is used."""
 
-    def __init__(self, settings: "Settings", now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now) -> None:
         self.settings = settings
         self.now = now
 
@@ -262,7 +259,7 @@ class Desk:
         from deskhand import audit
 
         return audit.Entry(
-            timestamp=audit.iso(self.now()),
+            timestamp=clock.iso(self.now()),
             correlation_id=str(uuid.uuid4()),
             actor=actor,
             action_type=action,

@@ -7,7 +7,6 @@ changed, removed, inserted or cut off at the end is found by `verify`.
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from hashlib import sha256
 from itertools import islice
 from typing import Any, Literal, NamedTuple
@@ -238,10 +237,6 @@ def masked(address: str) -> str:
     """`j***@example.com`, however strange the local part is."""
     local, at, domain = address.rpartition("@")
     return f"{local[:1]}***@{domain}" if at else address
-
-
-def iso(at: datetime) -> str:
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _spans(tx: Transaction, wanted: Wanted, top: int) -> list[tuple[int, int]]:

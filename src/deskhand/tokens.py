@@ -7,10 +7,11 @@ anything for the person, and none opens the page.
 import re
 import secrets
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
+from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.store import Store, Transaction
 
@@ -71,7 +72,7 @@ def create(
     token = f"dh_{secrets.token_urlsafe(32)}"
     added = tx.execute(
         "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        *(_digest(token), name, user, " ".join(checked(scopes)), _ms(now)),
+        *(_digest(token), name, user, " ".join(checked(scopes)), clock.to_ms(now)),
     )
     if not added:
         raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
@@ -95,9 +96,11 @@ def find(tx: Transaction, token: str) -> Kept | None:
 
 async def shown(store: Store, token: str, now: datetime) -> Kept | None:
     """Whose token this is, for a door at which it was shown. That it was used is noted once a minute at most."""
-    found = await store.look(lambda tx: find(tx, token))
+    found = await store.read_one(lambda tx: find(tx, token))
     if found is not None and (found.used is None or now - found.used > _MINUTE):
-        await store.write(lambda tx: tx.execute("UPDATE tokens SET used = ? WHERE name = ?", _ms(now), found.name))
+        await store.write(
+            lambda tx: tx.execute("UPDATE tokens SET used = ? WHERE name = ?", clock.to_ms(now), found.name)
+        )
     return found
 
 
@@ -106,16 +109,10 @@ _COLUMNS = "name, user_id, scopes, created, used"
 
 def _kept(row: tuple[str, str | None, str, int, int | None]) -> Kept:
     name, user, scopes, created, used = row
-    return Kept(name, user, tuple(scopes.split()), _time(created), None if used is None else _time(used))
+    return Kept(
+        name, user, tuple(scopes.split()), clock.from_ms(created), None if used is None else clock.from_ms(used)
+    )
 
 
 def _digest(token: str) -> str:
     return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

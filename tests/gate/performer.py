@@ -31,7 +31,7 @@ class Aloud:
         say("written")
         return done
 
-    async def write_aside(self, work: Callable[[Transaction], Any]) -> Any:
+    async def write_in_thread(self, work: Callable[[Transaction], Any]) -> Any:
         return await self.write(work)
 
 

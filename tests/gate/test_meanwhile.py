@@ -49,7 +49,7 @@ class Meanwhile:
         await happen(self.after)
         return done
 
-    async def write_aside(self, work: Callable[[Transaction], Any]) -> Any:
+    async def write_in_thread(self, work: Callable[[Transaction], Any]) -> Any:
         return await self.write(work)
 
 

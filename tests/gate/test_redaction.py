@@ -36,7 +36,7 @@ async def test_no_log_holds_a_body_or_a_whole_address(
         await client.call_tool("reply_email", {"thread_id": address, "message_id": address, "body": SECRET})
 
     desk = site.desk()
-    chained = [entry.model_dump_json() for _, entry in desk.store.run(lambda tx: audit.entries(tx, limit=4))]
+    chained = [entry.model_dump_json() for _, entry in desk.store.write_sync(lambda tx: audit.entries(tx, limit=4))]
     desk.close()
     logged = [str(vars(record)) for record in caplog.records if record.name.startswith("deskhand")]
     lines = [str(line) for line in site.log()[-4:]]

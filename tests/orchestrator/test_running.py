@@ -105,7 +105,7 @@ def test_a_gmail_server_killed_during_a_send_sends_nothing_twice_and_nothing_is_
 
     desk = office.desk()
     moment = round(LEASE.total_seconds() * 1000)
-    desk.store.run(lambda tx: tx.execute("UPDATE actions SET lease = lease - ?", moment))
+    desk.store.write_sync(lambda tx: tx.execute("UPDATE actions SET lease = lease - ?", moment))
     desk.close()
     office.once()
     assert len(site.gmail.delivered) == 1
@@ -124,7 +124,7 @@ def _server_of(pid: int) -> int:
 
 def _claim(office: Office) -> str:
     desk = office.desk()
-    row = desk.store.run(lambda tx: tx.one("SELECT id FROM actions WHERE state = 'sending'"))
+    row = desk.store.write_sync(lambda tx: tx.one("SELECT id FROM actions WHERE state = 'sending'"))
     desk.close()
     assert row is not None
     return str(row[0])

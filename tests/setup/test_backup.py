@@ -32,8 +32,8 @@ number = 0
 while True:
     entry = audit.Entry(timestamp=audit.iso(desk.now()), correlation_id=str(number), actor="writer", action_type="test",
                         target="x" * 500, result="success")
-    desk.store.run(lambda tx: audit.append(tx, entry))
-    number = desk.store.run(audit.head).seq
+    desk.store.write_sync(lambda tx: audit.append(tx, entry))
+    number = desk.store.write_sync(audit.head).seq
     print(number, flush=True)
 """
 
@@ -205,10 +205,10 @@ def test_a_backup_replaces_no_file_and_forgets_sessions_and_held_answers(account
     account.set_up()
     fill(account)
     desk = Desk(load().settings)
-    desk.store.run(
+    desk.store.write_sync(
         lambda tx: tx.execute("INSERT INTO holds (id, digest, decided_by, until) VALUES ('a', 'b', 'person', 1)")
     )
-    desk.store.run(lambda tx: tx.execute("INSERT INTO sessions VALUES ('d', 1, 1, 1, 'x')"))
+    desk.store.write_sync(lambda tx: tx.execute("INSERT INTO sessions VALUES ('d', 1, 1, 1, 'x')"))
     desk.close()
     file = tmp_path / "desk.backup"
     file.write_text("precious")

@@ -145,6 +145,6 @@ async def test_what_a_backend_does_that_keeps_no_record_is_on_the_desks_own(home
 
 
 def recorded(desk: Desk) -> list[dict[str, Any]]:
-    found = [entry.model_dump() for _, entry in desk.store.run(audit.entries)]
+    found = [entry.model_dump() for _, entry in desk.store.write_sync(audit.entries)]
     assert SECRET not in repr(found)
     return found[::-1]

@@ -260,7 +260,7 @@ def fill(database: str, user: str, number: int) -> None:
     moment = "2026-01-01T00:00:00.000000Z"  # one moment for all: only the tie-breaker tells them apart
     row = (user, f"A title of the usual length, {'x' * 60}", False, 1, moment, moment, "", 1, "")
     store = open_store(database)
-    store.run(
+    store.write_sync(
         lambda tx: tx.many(
             "INSERT INTO task (user_id, title, completed, priority, created_at, updated_at, labels, version, search) "
             "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

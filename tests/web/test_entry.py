@@ -290,7 +290,7 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
 
     def guess() -> bool:
         try:
-            return desk.store.run(lambda tx: passwords.attempt(tx, clock())) is not None
+            return desk.store.write_sync(lambda tx: passwords.attempt(tx, clock())) is not None
         except RateLimited:
             return False
 
@@ -304,9 +304,9 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
                 pass
             return next_one
 
-        desk.store.run(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+        desk.store.write_sync(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
         assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (passwords.TRIES - 1)
-        assert desk.store.run(last_but_not_yet_committed).result() is False
+        assert desk.store.write_sync(last_but_not_yet_committed).result() is False
     desk.close()
 
 

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from requirements import requirement
 
-from deskhand.web.visible import MOST_MARKS, lines, unseen, visible
+from deskhand import unseen
+from deskhand.web.visible import MOST_MARKS, lines, visible
 
 
 @requirement("page:hostile")
@@ -45,7 +46,7 @@ def test_of_very_many_that_cannot_be_seen_the_first_are_named_and_each_shows() -
 @pytest.mark.parametrize("text", ["Grüße, Ōsaka!", "می‌خواهم", "\U0001f469‍\U0001f4bb ❤️", "one\n\ntwo\n", "क्‍ष"])
 def test_honest_text_stays_as_it_is(text: str) -> None:
     assert str(visible(text)) == text
-    assert unseen(text) == 0
+    assert unseen.count(text) == 0
 
 
 @given(st.text(st.characters()))

@@ -22,11 +22,13 @@ class SqlRoom:
         self._room = room
 
     def put(self, message: Message) -> None:
-        if not self._store.run(lambda tx: self._insert(tx, message)):
+        if not self._store.write_sync(lambda tx: self._insert(tx, message)):
             raise Unavailable(f"the message id {message.id} is taken", hint="send it again")
 
     def merge(self, name: str, messages: list[Message]) -> int:
-        return self._store.run(lambda tx: sum(self._insert(tx, replace(message, to=name)) for message in messages))
+        return self._store.write_sync(
+            lambda tx: sum(self._insert(tx, replace(message, to=name)) for message in messages)
+        )
 
     def take(self, name: str) -> Message | None:
         def oldest(tx: Transaction) -> Message | None:
@@ -39,7 +41,7 @@ class SqlRoom:
             )
             return _message(rows[0]) if rows else None
 
-        return self._store.run(oldest)
+        return self._store.write_sync(oldest)
 
     def has_unread(self, name: str) -> bool:
         sql = "SELECT 1 FROM agent_message WHERE room = ? AND box = ? AND is_read = 0 LIMIT 1"
@@ -61,7 +63,7 @@ class SqlRoom:
             "INSERT INTO agent_seat (room, name, seen_ns) VALUES (?, ?, ?)"
             " ON CONFLICT (room, name) DO UPDATE SET seen_ns = excluded.seen_ns"
         )
-        self._store.run(lambda tx: tx.execute(sql, self._room, name, instant(now) or 0))
+        self._store.write_sync(lambda tx: tx.execute(sql, self._room, name, instant(now) or 0))
 
     def registered(self) -> dict[str, int]:
         return dict(self._rows("SELECT name, seen_ns FROM agent_seat WHERE room = ? ORDER BY name", self._room))
@@ -88,14 +90,14 @@ class SqlRoom:
             for table in ("agent_state", "agent_seat"):
                 tx.many(f"DELETE FROM {table} WHERE room = ? AND name = ?", [(self._room, name) for name in names])
 
-        self._store.run(remove)
+        self._store.write_sync(remove)
 
     def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
         old = "FROM agent_message WHERE room = ? AND box = ? AND is_read = 1 AND created_ns < ?"
         values = (self._room, name, instant(before) or 0)
         if dry_run:
             return int(self._rows(f"SELECT count(*) {old}", *values)[0][0])
-        return self._store.run(lambda tx: tx.execute(f"DELETE {old}", *values))
+        return self._store.write_sync(lambda tx: tx.execute(f"DELETE {old}", *values))
 
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool:
         del dry_run  # a mailbox without messages is nothing that could be removed
@@ -123,10 +125,10 @@ class SqlRoom:
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (room, name) DO UPDATE SET "
             + ", ".join(f"{column} = excluded.{column}" for column in changes)
         )
-        self._store.run(lambda tx: tx.execute(sql, self._room, name, *new.values()))
+        self._store.write_sync(lambda tx: tx.execute(sql, self._room, name, *new.values()))
 
     def _rows(self, sql: str, *values: Any) -> list[Row]:
-        return self._store.run(lambda tx: tx.all(sql, *values))
+        return self._store.write_sync(lambda tx: tx.all(sql, *values))
 
     def _ring(self, name: str) -> str:
         return sha256(f"{self._room}\n{name}".encode()).hexdigest()[:32]

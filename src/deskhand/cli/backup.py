@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from deskhand import environment as places
-from deskhand.cli.parts import command, now
+from deskhand.cli.parts import command
+from deskhand.clock import utc_now
 
 
 def add_to(commands: Any) -> None:
@@ -22,7 +23,7 @@ def _backup(options: argparse.Namespace) -> None:
     from deskhand.config import load
     from deskhand.setup.backup import backup
 
-    made = backup(load().settings, options.file, now(), database=not options.without_database)
+    made = backup(load().settings, options.file, utc_now(), database=not options.without_database)
     if options.json:
         print(json.dumps({"file": str(made.file), "files": made.members, "entries": made.entries}))
         return
@@ -36,7 +37,7 @@ def _backup(options: argparse.Namespace) -> None:
 def _restore(options: argparse.Namespace) -> None:
     from deskhand.setup.backup import restore
 
-    done = restore(options.file, options.to or Path(places.home(places.variables())), now())
+    done = restore(options.file, options.to or Path(places.home(places.variables())), utc_now())
     if options.json:
         facts = {"home": str(done.home), "aside": str(done.aside) if done.aside else None}
         print(json.dumps(facts | {"made": done.made, "entries": done.entries}))

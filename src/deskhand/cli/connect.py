@@ -110,7 +110,7 @@ def _fresh_token(desk: "Desk", name: str) -> str:
     from deskhand import tokens
 
     _revoke(desk, name)
-    return desk.store.run(lambda tx: tokens.create(tx, name, desk.now(), user=desk.settings.user))
+    return desk.store.write_sync(lambda tx: tokens.create(tx, name, desk.now(), user=desk.settings.user))
 
 
 def _revoke(desk: "Desk", name: str) -> None:
@@ -119,7 +119,7 @@ def _revoke(desk: "Desk", name: str) -> None:
     from deskhand import tokens
 
     with suppress(NotFound):
-        desk.store.run(lambda tx: tokens.revoke(tx, name))
+        desk.store.write_sync(lambda tx: tokens.revoke(tx, name))
 
 
 def _left_behind(sources: Any) -> list[str]:

@@ -15,6 +15,7 @@ from pydantic_core import PydanticCustomError
 
 from deskhand import environment
 from deskhand.cli.parts import plain
+from deskhand.clock import MORNING
 from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card, Letter
 from deskhand.tasks import due
@@ -22,7 +23,6 @@ from deskhand.tasks import due
 _LETTER = re.compile(r"To:[ \t]*([^\n]*)\nSubject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL)
 _SPAN = re.compile(r"(\d{1,4})([mhdw])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_MORNING = "09:00"
 
 
 def letter(card: Card) -> Letter:
@@ -85,7 +85,7 @@ def moment(text: str, now: datetime, zone: str) -> datetime:
     """`2h`, `tomorrow` (in the morning), or an ISO time; without an offset in the desk's own zone."""
     if span := _SPAN.fullmatch(text):
         return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
-    words = f"{text} {_MORNING}" if re.fullmatch(r"[a-z]+", text, re.IGNORECASE) else text
+    words = f"{text} {MORNING:%H:%M}" if re.fullmatch(r"[a-z]+", text, re.IGNORECASE) else text
     try:
         return datetime.fromisoformat(due.resolve(due.written(words), now, ZoneInfo(zone)))
     except (PydanticCustomError, ValueError, OverflowError):

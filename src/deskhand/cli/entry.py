@@ -26,7 +26,7 @@ def _link(options: argparse.Namespace) -> None:
 
     with opened_desk() as desk:
         if options.end_all:
-            ended = desk.store.run(sessions.end_all)
+            ended = desk.store.write_sync(sessions.end_all)
             _record(desk, "sign_out", {"sessions": ended})
             print(json.dumps({"ended": ended}) if options.json else f"{ended} sessions ended, and every open link")
             return
@@ -43,7 +43,7 @@ def _set(options: argparse.Namespace) -> None:
     del options
     kept = passwords.hashed(_asked())
     with opened_desk() as desk:
-        ended = desk.store.run(lambda tx: passwords.keep(tx, kept))
+        ended = desk.store.write_sync(lambda tx: passwords.keep(tx, kept))
         _record(desk, "set_password", {"sessions_ended": ended})
     print("the page has this password now" + (f"; {ended} sessions ended" if ended else ""))
 
@@ -53,7 +53,7 @@ def _remove(options: argparse.Namespace) -> None:
 
     del options
     with opened_desk() as desk:
-        if not desk.store.run(passwords.remove):
+        if not desk.store.write_sync(passwords.remove):
             raise NotFound("the page has no password", hint="`deskhand password set` gives it one")
         _record(desk, "remove_password", {})
     print("links alone open the page now")

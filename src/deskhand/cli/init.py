@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment as places
-from deskhand.cli.parts import agreed, command, now
+from deskhand.cli.parts import agreed, command
+from deskhand.clock import utc_now
 from deskhand.errors import DeskError, InvalidInput, describe
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _carry_out(plan: "Plan", options: argparse.Namespace, *, folders: bool) -> i
     from deskhand.config import load
     from deskhand.setup import init
 
-    kept = init.write(plan, now())
+    kept = init.write(plan, utc_now())
     settings = load().settings
     made = init.make_folders(settings.vault_path) if folders and settings.vault_path else []
     following = init.next_steps(settings)

@@ -1,21 +1,17 @@
 """What the commands share: how one is declared, and how the desk is opened."""
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from deskhand import unseen
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-
-_STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""What a terminal obeys instead of showing it, and what turns the direction of reading."""
 
 Run = Callable[[argparse.Namespace], int | None]
 
@@ -46,13 +42,9 @@ def opened_desk(*, env_file: bool = False) -> "Iterator[Desk]":
         desk.close()
 
 
-def now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
-
-
 def plain(text: str) -> str:
     """Text from strangers as a terminal may get it: what would steer it is named, and hides nothing."""
-    return _STEERS.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
+    return unseen.spell_out(text)
 
 
 def agreed(question: str, *, yes: bool) -> bool:

@@ -22,7 +22,7 @@ def _log(options: argparse.Namespace) -> int:
     with opened_desk() as desk:
         if options.verify:
             return _verify(desk, options)
-        lines = desk.store.run(lambda tx: audit.entries(tx, limit=options.limit))
+        lines = desk.store.write_sync(lambda tx: audit.entries(tx, limit=options.limit))
     for seq, entry in reversed(lines):
         if options.json:
             print(json.dumps({"seq": seq} | entry.model_dump(exclude_none=True)))

@@ -35,7 +35,7 @@ def _create(options: argparse.Namespace) -> None:
         raise InvalidInput("the user is given twice", hint="give USER or --user, not both")
     scopes = options.scope or (("tasks:write",) if options.owner else tokens.EVERYTHING)
     with opened_desk() as desk:
-        made = desk.store.run(lambda tx: tokens.create(tx, name, desk.now(), user=user, scopes=scopes))
+        made = desk.store.write_sync(lambda tx: tokens.create(tx, name, desk.now(), user=user, scopes=scopes))
     fields = {"name": name, "user_id": user, "scopes": tokens.checked(scopes), "token": made}
     print(json.dumps(fields) if options.json else made)
 
@@ -44,7 +44,7 @@ def _list(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
     with opened_desk() as desk:
-        found = desk.store.run(tokens.kept)
+        found = desk.store.write_sync(tokens.kept)
     for each in found:
         print(json.dumps(_fields(each)) if options.json else _line(each))
     if not found and not options.json:
@@ -65,5 +65,5 @@ def _revoke(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
     with opened_desk() as desk:
-        desk.store.run(lambda tx: tokens.revoke(tx, options.name))
+        desk.store.write_sync(lambda tx: tokens.revoke(tx, options.name))
     print(f"the token {options.name} is worthless now")

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 
 import anyio
 
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import (
     AuthRequired,
@@ -214,7 +214,7 @@ class Gate:
         if fresh.revision > 1:
             return NotApproved("changed", request, f"The approval file was edited, so it released nothing. {where}")
         if row is not None and row.state == "expired":
-            said = f"The request of {audit.iso(row.created)} expired on {audit.iso(row.expires)}."
+            said = f"The request of {clock.iso(row.created)} expired on {clock.iso(row.expires)}."
             return NotApproved("expired", request, f"{said} {where}")
         return NotApproved("waiting", request, where)
 
@@ -432,7 +432,7 @@ class Gate:
         """Cancelled or not: what was claimed is brought to an end that is written down."""
         outcome: Departure
         with anyio.CancelScope(shield=True):
-            match await self._store.write_aside(claim):
+            match await self._store.write_in_thread(claim):
                 case Wait(until):
                     outcome = await self._recorded(call, Limited(self._limits, until - self._now()))
                 case Lost():
@@ -556,7 +556,7 @@ class Gate:
                     case state:
                         self._approvals.put(action_id, "Done", {"status": state})
 
-        await self._store.write_aside(work)
+        await self._store.write_in_thread(work)
 
     async def _recorded(self, call: _Call, outcome: _O, work: Callable[[Transaction], object] | None = None) -> _O:
         """Put the outcome on the record, in one transaction with the change of state that it means."""
@@ -634,7 +634,7 @@ def _changed_by_the_person(tx: Transaction, found: Found) -> str | None:
 
 def _entry(call: _Call, result: audit.Result, error: str | None, now: datetime) -> audit.Entry:
     return audit.Entry(
-        timestamp=audit.iso(now),
+        timestamp=clock.iso(now),
         correlation_id=str(uuid.uuid4()),
         actor=call.by,
         action_type=call.kind,

@@ -19,7 +19,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import Changed, DeskError, InvalidInput, Unreadable
 from deskhand.gate.actions import Action
 from deskhand.gate.ledger import Row

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
-from deskhand import audit
+from deskhand import audit, clock, unseen
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate import (
@@ -170,7 +170,7 @@ class Cards:
             ((each.created, each.id), each) for each in files if (each.id in asleep) == snoozed
         ]
         waiting = [each for each in waiting if each[0] > place]
-        waiting += [((ledger.milliseconds(row.created), row.id), row) for row in rows]
+        waiting += [((clock.to_ms(row.created), row.id), row) for row in rows]
         waiting.sort(key=lambda each: each[0])
         page = waiting[:limit]
         more = "{}-{}".format(*page[-1][0]) if len(waiting) > limit else None
@@ -186,7 +186,7 @@ class Cards:
         def look(tx: Transaction) -> Counts:
             rows = tx.all(
                 "SELECT id FROM actions WHERE state = 'unknown' OR (state = 'waiting' AND expires > ?)",
-                ledger.milliseconds(now),
+                clock.to_ms(now),
             )
             open_ids = {*ids, *(str(name) for (name,) in rows)}
             held = holds.resting(tx)
@@ -224,13 +224,13 @@ class Cards:
         odd = [
             f"its {name} holds {each}"
             for name, text in _parts(mail.summary.sender, mail.summary.subject, mail.body)
-            for each in policy.hidden(text)
+            for each in unseen.describe(text)
         ]
         return Original(
             mail.summary.id,
             mail.summary.sender,
             mail.summary.subject,
-            audit.iso(mail.summary.date),
+            clock.iso(mail.summary.date),
             mail.body,
             (*mail.warnings, *odd),
         )
@@ -303,12 +303,12 @@ class Cards:
         if card.state == "held":
             raise Denied(f"{card_id} is approved already", reason="held", hint="undo it first")
         if until <= self._now():
-            problem = FieldProblem("until", "is not in the future", audit.iso(until))
+            problem = FieldProblem("until", "is not in the future", clock.iso(until))
             raise InvalidInput("a card can be put off only until later", fields=[problem])
 
         def work(tx: Transaction) -> None:
             holds.snooze(tx, card_id, until)
-            audit.append(tx, self._entry(by, "snoozed", card, until=audit.iso(until)))
+            audit.append(tx, self._entry(by, "snoozed", card, until=clock.iso(until)))
 
         await self._store.write(work)
         return await self.card(card_id)
@@ -400,7 +400,7 @@ class Cards:
             fresh = [card for card in cards if holds.put(tx, Hold(card.id, card.digest, by, until))]
             for card in fresh:
                 holds.wake(tx, card.id)
-                audit.append(tx, self._entry(by, "held", card, until=audit.iso(until)))
+                audit.append(tx, self._entry(by, "held", card, until=clock.iso(until)))
             return fresh
 
         for card in await self._store.write(work):
@@ -429,7 +429,7 @@ class Cards:
 
     def _entry(self, by: str, what: str, card: Card, **more: Any) -> audit.Entry:
         return audit.Entry(
-            timestamp=audit.iso(self._now()),
+            timestamp=clock.iso(self._now()),
             correlation_id=str(uuid.uuid4()),
             actor=by,
             action_type=what,

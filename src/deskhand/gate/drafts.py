@@ -22,11 +22,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.actions import Action, Address, Body, Subject
 from deskhand.gate.approvals import DRAFT, Approvals, Folder, Found
-from deskhand.gate.ledger import milliseconds
 from deskhand.notes import frontmatter
 from deskhand.store import Row, Store, Transaction
 
@@ -135,7 +134,7 @@ def propose(tx: Transaction, draft: Proposed) -> None:
         draft.mail,
         draft.sender,
         json.dumps(draft.letter),
-        milliseconds(draft.created),
+        clock.to_ms(draft.created),
         draft.drafted_by,
         draft.reason,
         draft.account,
@@ -352,12 +351,12 @@ def _not_what_was_seen(found: Found) -> Changed:
 
 def _decided(tx: Transaction, draft_id: str, approved: str | None, words: str | None, now: datetime) -> None:
     sql = "UPDATE drafts SET approved = ?, words = ?, decided = ? WHERE id = ?"
-    tx.execute(sql, approved, words, milliseconds(now), draft_id)
+    tx.execute(sql, approved, words, clock.to_ms(now), draft_id)
 
 
 def _entry(by: str, what: str, found: Found, digest: str, now: datetime) -> audit.Entry:
     return audit.Entry(
-        timestamp=audit.iso(now),
+        timestamp=clock.iso(now),
         correlation_id=str(uuid.uuid4()),
         actor=by,
         action_type=what,

@@ -7,10 +7,10 @@ way out; a hold that is taken twice sends nothing twice.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal
 
-from deskhand.gate.ledger import milliseconds
+from deskhand import clock
 from deskhand.store import Row, Transaction
 
 LEASE = timedelta(seconds=120)
@@ -42,7 +42,7 @@ def put(tx: Transaction, hold: Hold) -> bool:
         hold.id,
         hold.digest,
         hold.by,
-        milliseconds(hold.until),
+        clock.to_ms(hold.until),
     )
     return done == 1
 
@@ -70,7 +70,7 @@ def resting(tx: Transaction) -> set[str]:
 
 def take(tx: Transaction, now: datetime, card_id: str | None = None) -> Hold | None:
     """One hold that ended and that nobody acts on; the oldest, or this one."""
-    moment = milliseconds(now)
+    moment = clock.to_ms(now)
     named, values = (" AND id = ?", (card_id,)) if card_id else ("", ())
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
     row = tx.one(
@@ -82,7 +82,7 @@ def take(tx: Transaction, now: datetime, card_id: str | None = None) -> Hold | N
     )
     if row is None:
         return None
-    until = milliseconds(now + LEASE)
+    until = clock.to_ms(now + LEASE)
     tx.execute("UPDATE holds SET taken = ? WHERE id = ?", until, row[0])
     return _hold((*row[:4], until, None))
 
@@ -99,7 +99,7 @@ def next_due(tx: Transaction) -> datetime | None:
     (found,) = tx.one(
         "SELECT MIN(CASE WHEN taken IS NULL THEN until ELSE taken END) FROM holds WHERE note IS NULL"
     ) or (None,)
-    return None if found is None else _time(found)
+    return None if found is None else clock.from_ms(found)
 
 
 # Snoozes.
@@ -109,7 +109,7 @@ def snooze(tx: Transaction, card_id: str, until: datetime) -> None:
     tx.execute(
         "INSERT INTO snoozes (id, until) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET until = excluded.until",
         card_id,
-        milliseconds(until),
+        clock.to_ms(until),
     )
 
 
@@ -119,14 +119,10 @@ def wake(tx: Transaction, card_id: str) -> bool:
 
 def asleep(tx: Transaction, now: datetime) -> dict[str, datetime]:
     """Until when each card that is put off sleeps."""
-    rows = tx.all("SELECT id, until FROM snoozes WHERE until > ?", milliseconds(now))
-    return {str(name): _time(until) for name, until in rows}
+    rows = tx.all("SELECT id, until FROM snoozes WHERE until > ?", clock.to_ms(now))
+    return {str(name): clock.from_ms(until) for name, until in rows}
 
 
 def _hold(row: Row) -> Hold:
     name, digest, by, until, taken, note = row
-    return Hold(name, digest, by, _time(until), taken, note)
-
-
-def _time(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1000, UTC)
+    return Hold(name, digest, by, clock.from_ms(until), taken, note)

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.errors import DeskError
 from deskhand.gate.actions import Action
 from deskhand.notes import paths
@@ -41,7 +41,7 @@ def action(vault: Path, entry: audit.Entry) -> None:
 
 def pre_send(vault: Path, leaving: Action, now: datetime) -> None:
     entry = AuditLogEntry(
-        timestamp=audit.iso(now),
+        timestamp=clock.iso(now),
         to=leaving.to,
         subject=leaving.subject,
         body_preview=leaving.body[:200],

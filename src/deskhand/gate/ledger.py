@@ -12,9 +12,10 @@ A row changes its state by compare-and-set in one transaction, so that of any nu
 
 import json
 from dataclasses import dataclass, fields, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
+from deskhand import clock
 from deskhand.gate.actions import Action
 from deskhand.gate.policy import Allow, Limits, Wait, judge
 from deskhand.mail import Sent
@@ -69,10 +70,6 @@ _COLUMNS = ", ".join(_NAMES)
 _TIMES = frozenset({"created", "expires", "frozen", "lease", "decided"})
 
 
-def milliseconds(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
 def insert(tx: Transaction, row: Row) -> bool:
     """Whether it is in; not where the same proposal has an open row already."""
     values = [_stored(name, getattr(row, name)) for name in _NAMES] + [row.action.to.casefold()]
@@ -123,15 +120,15 @@ def decisions(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
     rows = tx.all(
         "SELECT decided - created FROM (SELECT decided, created FROM actions WHERE decided >= ?"
         " UNION ALL SELECT decided, created FROM drafts WHERE decided >= ?) AS answered ORDER BY decided DESC LIMIT ?",
-        *(milliseconds(since), milliseconds(since), limit),
+        *(clock.to_ms(since), clock.to_ms(since), limit),
     )
     return [timedelta(milliseconds=max(0, waited)) for (waited,) in rows]
 
 
 def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
     """When mails left that still count in the rate window, oldest first."""
-    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", milliseconds(since))
-    return [_time(at) for (at,) in rows]
+    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", clock.to_ms(since))
+    return [clock.from_ms(at) for (at,) in rows]
 
 
 def page(
@@ -145,7 +142,7 @@ def page(
         " ORDER BY created, id LIMIT ?",
         *states,
         *after,
-        milliseconds(now),
+        clock.to_ms(now),
         limit,
     )
     return [_row(found) for found in rows]
@@ -170,8 +167,8 @@ def change(tx: Transaction, row: Row, state: State, **changes: Any) -> Row | Los
 
 def permitted(tx: Transaction, *, now: datetime, limits: Limits) -> Allow | Wait:
     """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `in_turn`."""
-    sent_at = tx.all("SELECT at FROM sends WHERE at > ?", milliseconds(now - limits.window))
-    return judge(sent=[_time(at) for (at,) in sent_at], now=now, limits=limits)
+    sent_at = tx.all("SELECT at FROM sends WHERE at > ?", clock.to_ms(now - limits.window))
+    return judge(sent=[clock.from_ms(at) for (at,) in sent_at], now=now, limits=limits)
 
 
 def claim(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row | Lost:
@@ -185,7 +182,7 @@ def claim(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row 
         lease=now + lease,
     )
     if isinstance(claimed, Row):
-        tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", row.id, milliseconds(now))
+        tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", row.id, clock.to_ms(now))
     return claimed
 
 
@@ -195,7 +192,7 @@ def use(tx: Transaction, row: Row, content: str, now: datetime) -> bool:
         "INSERT INTO used_approvals (content, action_id, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
         content,
         row.id,
-        milliseconds(now),
+        clock.to_ms(now),
     )
     return done == 1
 
@@ -217,10 +214,10 @@ def take_over(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> 
     """A row whose process died in the middle of sending, once its lease has ended."""
     done = tx.execute(
         "UPDATE actions SET lease = ? WHERE id = ? AND state = 'sending' AND lease = ? AND lease <= ?",
-        milliseconds(now + lease),
+        clock.to_ms(now + lease),
         row.id,
         _stored("lease", row.lease),
-        milliseconds(now),
+        clock.to_ms(now),
     )
     return replace(row, lease=now + lease) if done else Lost()
 
@@ -271,7 +268,7 @@ def let_go(tx: Transaction, row: Row, now: datetime) -> None:
     """End the lease: whoever comes next may look."""
     tx.execute(
         "UPDATE actions SET lease = ? WHERE id = ? AND state = 'sending' AND lease = ?",
-        milliseconds(now),
+        clock.to_ms(now),
         row.id,
         _stored("lease", row.lease),
     )
@@ -288,16 +285,12 @@ def _stored(name: str, value: Any) -> Any:
         return value.model_dump_json()
     if name == "warnings":
         return json.dumps(value) if value else None
-    return milliseconds(value) if name in _TIMES and value is not None else value
+    return clock.to_ms(value) if name in _TIMES and value is not None else value
 
 
 def _row(values: tuple[Any, ...]) -> Row:
     found = dict(zip(_NAMES, values, strict=True))
     found["action"] = Action.model_validate_json(found["action"])
     found["warnings"] = tuple(json.loads(found["warnings"] or "[]"))
-    found |= {name: _time(found[name]) for name in _TIMES if found[name] is not None}
+    found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
     return Row(**found)
-
-
-def _time(at: int) -> datetime:
-    return datetime.fromtimestamp(at / 1000, UTC)

@@ -11,6 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 import idna
 
+from deskhand import unseen
 from deskhand.gate.actions import Action
 
 
@@ -50,9 +51,6 @@ _UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
 _LINK = re.compile(r"https?://", re.IGNORECASE)
 _URL = re.compile(r"(?:(?:https?|ftp)://|www\.)(?=[^\s])", re.IGNORECASE)
 _URL_END = re.compile(r"[\s<>\"'`{}|^]|\]\(|\)")
-_DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_JOINERS = frozenset("\u200c\u200d")
-_CONTROLS = frozenset(map(chr, (*range(32), *range(127, 160)))) - {"\n", "\t"}
 _DELICATE = re.compile(
     r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
     r"|invoices?|iban|bic|swift|wire|bank (?:account|details|transfer)|account number|credit card|payments?|refund"
@@ -134,7 +132,7 @@ def _links(facts: Facts) -> _Reasons:
 
 
 def _characters(facts: Facts) -> _Reasons:
-    for problem in hidden(facts.subject + "\n" + facts.body[:LOOKED_AT]):
+    for problem in unseen.describe(facts.subject + "\n" + facts.body[:LOOKED_AT]):
         yield "high", f"The text holds {problem}."
 
 
@@ -203,31 +201,6 @@ def _host(url: str) -> tuple[str | None, str]:
     return user, ascii_host if shown == ascii_host else f"{ascii_host} (reads as {shown})"
 
 
-def hidden(text: str) -> list[str]:
-    """What a reader would not see in the text, in words."""
-    text = text.replace("\r\n", "\n")
-    turning = sum(char in _DIRECTION for char in text)
-    unseen = sum(char in _CONTROLS for char in text)
-    unseen += sum(_is_unseen(text, at) for at in range(len(text))) if not text.isascii() else 0
-    found = []
-    if turning:
-        found.append(
-            f"{turning} character{'s' if turning > 1 else ''} that change{'' if turning > 1 else 's'} the"
-            " direction of reading"
-        )
-    if unseen:
-        found.append(f"{unseen} invisible character{'s' if unseen > 1 else ''}")
-    return found
-
-
-def _is_unseen(text: str, at: int) -> bool:
-    char = text[at]
-    if char in _DIRECTION or unicodedata.category(char) not in {"Cf", "Co", "Cn"}:
-        return False
-    # Emoji and some scripts are written with joiners; between other letters they hide something.
-    return not (char in _JOINERS and 0 < at < len(text) - 1 and text[at - 1] > "\u02ff" and text[at + 1] > "\u02ff")
-
-
 def _readable(domain: str) -> str:
     try:
         return idna.decode(domain)
@@ -273,7 +246,7 @@ def risks(action: Action) -> list[str]:
 
     The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
     """
-    hidden = sum(unicodedata.category(char) in {"Cf", "Co", "Cn"} for char in action.subject + action.body)
+    hidden = unseen.describe(f"{action.subject}\n{action.body}")
     links = len(_LINK.findall(action.body))
     outside = _domain(action.to) != _domain(action.account)
     level = "high" if hidden else "medium" if outside or links else "low"
@@ -284,8 +257,7 @@ def risks(action: Action) -> list[str]:
     ]
     if links:
         found.append(f"The text holds {links} link{'s' if links > 1 else ''}.")
-    if hidden:
-        found.append(f"The text holds {hidden} invisible character{'s' if hidden > 1 else ''}.")
+    found += [f"The text holds {each}." for each in hidden]
     return found
 
 

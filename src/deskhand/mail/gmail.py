@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 
+from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail import Arrived, FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime
@@ -34,16 +35,12 @@ _PAGE = 500
 _HISTORY = ("fields", "history(messagesAdded(message(id,labelIds))),historyId,nextPageToken")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
-
-
 class GmailMailbox:
     def __init__(
         self,
         settings: Settings,
         *,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = clock.utc_now,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         chance: Callable[[], float] = random.random,
     ) -> None:

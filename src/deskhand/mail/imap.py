@@ -9,12 +9,13 @@ import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
+from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.mail import (
@@ -50,12 +51,8 @@ MOST_PLACES = 5000
 log = logging.getLogger("deskhand.imap")
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
-
-
 class ImapMailbox:
-    def __init__(self, settings: Settings, *, now: Callable[[], datetime] = _utc_now) -> None:
+    def __init__(self, settings: Settings, *, now: Callable[[], datetime] = clock.utc_now) -> None:
         self._settings = settings
         self._now = now
         self._account = accounts.imap_account(settings)

@@ -16,6 +16,7 @@ from itertools import zip_longest
 from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
+from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.mail import Attachment, FullMessage, Message, headers, html
 from deskhand.mail.charsets import decoded, scalar
@@ -41,8 +42,6 @@ _START = re.compile(rb"(?:[ \t]*\r?\n)*(?:>?From [^\n]*\n)?")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)")
 _BLANK = re.compile(rb"\r?\n")
 _PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
-# Zero-width, tag and override characters carry text that no person sees; joiners of scripts and emoji stay.
-_INVISIBLE = re.compile("[\u00ad\u180e\u200b\u202d\u202e\u2060-\u2064\ufeff\U000e0000-\U000e01ef]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
@@ -139,7 +138,7 @@ def parse(raw: bytes) -> Parsed:
         cc=_people(top, b"cc"),
         bcc=_people(top, b"bcc"),
         reply_to=_people(top, b"reply-to"),
-        subject=_INVISIBLE.sub("", headers.text(top.first(b"subject"))),
+        subject=unseen.strip(headers.text(top.first(b"subject")))[0],
         date_header=headers.text(top.first(b"date")),
         date=headers.date(top.first(b"date")),
         received=headers.date(top.first(b"received").rpartition(b";")[2]),
@@ -157,7 +156,7 @@ def parse(raw: bytes) -> Parsed:
 
 
 def _people(part: _Part, name: bytes) -> str:
-    return _INVISIBLE.sub("", ", ".join(map(str, headers.people(b", ".join(part.fields.get(name, []))))))
+    return unseen.strip(", ".join(map(str, headers.people(b", ".join(part.fields.get(name, []))))))[0]
 
 
 def _sender_warnings(senders: Sequence[Person]) -> Iterator[str]:
@@ -259,7 +258,7 @@ def _filename(part: _Part) -> str:
     given = disposition.get("filename") or part.parameters.get("name") or ""
     if not given and part.kind == "message/rfc822":
         given = f"{headers.text(_part(part.body).first(b'subject')) or 'mail'}.eml".replace("/", "_")
-    shown = _INVISIBLE.sub("", headers.text(given))
+    shown = unseen.strip(headers.text(given))[0]
     name = re.split(r"[/\\]", shown)[-1].strip(". ")
     return name[-150:] or "unnamed"
 
@@ -296,7 +295,7 @@ def _seen(source: str, notes: _Notes) -> _Text:
 
 
 def _without_invisible(text: str, notes: _Notes) -> str:
-    cleaned, count = _INVISIBLE.subn("", scalar(text))
+    cleaned, count = unseen.strip(scalar(text))
     if count:
         notes.warnings.append(f"invisible characters removed: {count:,}")
     return cleaned
@@ -383,7 +382,7 @@ def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -
     clear = seen == also_seen == list(recipients) and not mine.cc and theirs["cc"] is None and theirs["bcc"] is None
     if (
         not clear
-        or mine.subject.split() != _INVISIBLE.sub("", subject).split()
+        or mine.subject.split() != unseen.strip(subject)[0].split()
         or str(theirs["subject"]) != subject
         or text != body
     ):

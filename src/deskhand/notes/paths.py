@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.unseen import is_unseen
 
 PROTECTED = frozenset({"approved", "rejected", "pending_approval", "done", "logs"})
 """Top-level folders that only a person and the desk's own code may change."""
@@ -52,11 +53,8 @@ def deny_protected(names: tuple[str, ...]) -> None:
 def skeleton(name: str) -> str:
     """What is left of a name once case, Unicode forms, invisible characters, dots and blanks are ignored."""
     plain = unicodedata.normalize("NFKC", name).casefold()
-    seen = "".join(char for char in plain if unicodedata.category(char) not in {"Cf", "Cc"} and char not in _SELECTORS)
+    seen = "".join(char for char in plain if not is_unseen(char) and char not in "\n\t")
     return unicodedata.normalize("NFKC", seen).strip(". \u00a0\u3000")
-
-
-_SELECTORS = frozenset(map(chr, range(0xFE00, 0xFE10)))
 
 
 @contextmanager

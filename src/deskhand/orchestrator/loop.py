@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import config
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import BadConfig, DeskError, Internal
 from deskhand.orchestrator import files, mails, replies, status, steps, watcher
 from deskhand.orchestrator.model import Model

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
 from deskhand.gate import drafts
 from deskhand.gate.approvals import DRAFT, fenced

@@ -5,7 +5,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from inspect import isawaitable
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
-from deskhand.audit import iso
+from deskhand import clock
+from deskhand.clock import iso
 from deskhand.errors import (
     AuthRequired,
     Denied,
@@ -40,10 +41,6 @@ CALL_SECONDS = 150
 _LOST = (MCPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
-
-
 class MCPClient:
     """Wraps MCP tool calls with the fallback protocol."""
 
@@ -57,7 +54,7 @@ class MCPClient:
         token: str | None = None,
         seconds: float = CALL_SECONDS,
         start_seconds: float = START_SECONDS,
-        now: Callable[[], datetime] = _utc_now,
+        now: Callable[[], datetime] = clock.utc_now,
     ) -> None:
         self.server_name = server_name
         self.command = command

@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, OutcomeUnknown, RateLimited, SendFailed
 from deskhand.gate import DevMode, Failed, Limited, Released, drafts, journal, ledger
 from deskhand.gate.actions import Action

@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
+from deskhand import clock
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
 from deskhand.notes import frontmatter
@@ -58,7 +59,7 @@ async def facts(desk: Desk) -> Status:
             for row in ledger.listed(tx, ("waiting", "unknown"), SHOWN)
         ]
         drafted = [
-            _waiting(step.data["draft_id"], f"draft to {step.data['letter']['to']}", _time(step.created), now)
+            _waiting(step.data["draft_id"], f"draft to {step.data['letter']['to']}", clock.from_ms(step.created), now)
             for step in steps.in_states(tx, "mail", ("drafted",), SHOWN)
         ]
         counts = {kind: _counts(tx, kind) for kind in ("mail", "send")}
@@ -152,7 +153,3 @@ def _troubles(tx: Transaction) -> list[Trouble]:
 def _my_turn(tx: Transaction, now: datetime) -> bool:
     old = steps.cursor(tx, _DASHBOARD)
     return (old is None or old <= iso(now)) and steps.advance(tx, _DASHBOARD, old, iso(now + _REFRESH))
-
-
-def _time(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
+from deskhand import clock
 from deskhand.errors import Unavailable
-from deskhand.gate.ledger import milliseconds
 from deskhand.store import Store, Transaction
 
 Kind = Literal["mail", "send"]
@@ -56,7 +56,7 @@ class Step:
 
 def add(tx: Transaction, kind: Kind, name: str, state: State, data: dict[str, Any], now: datetime) -> bool:
     """Whether it is new: one step for one name, for ever."""
-    moment = milliseconds(now)
+    moment = clock.to_ms(now)
     done = tx.execute(
         f"INSERT INTO steps ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, 0, 0, 0, NULL, ?) ON CONFLICT DO NOTHING",
         f"{kind}:{name}",
@@ -87,8 +87,8 @@ def in_states(tx: Transaction, kind: Kind, states: tuple[State, ...], limit: int
 
 def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datetime | None = None) -> Step | None:
     """A due row that nobody holds; with `untried_since` one that no pass has tried since then, due or not."""
-    moment, until = milliseconds(now), milliseconds(now + lease)
-    turn, value = ("due <= ?", moment) if untried_since is None else ("tried < ?", milliseconds(untried_since))
+    moment, until = clock.to_ms(now), clock.to_ms(now + lease)
+    turn, value = ("due <= ?", moment) if untried_since is None else ("tried < ?", clock.to_ms(untried_since))
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
     row = tx.one(
         f"SELECT {_COLUMNS} FROM steps WHERE due IS NOT NULL AND {turn} AND lease <= ?"
@@ -105,13 +105,13 @@ def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datet
 
 def waits(tx: Transaction, now: datetime) -> bool:
     """Whether there is anything to claim."""
-    moment = milliseconds(now)
+    moment = clock.to_ms(now)
     return tx.one("SELECT 1 FROM steps WHERE due <= ? AND lease <= ? LIMIT 1", moment, moment) is not None
 
 
 def keep(tx: Transaction, step: Step, until: datetime) -> Step | None:
     """The step with a longer lease; None where somebody else has it by now."""
-    longer = milliseconds(until)
+    longer = clock.to_ms(until)
     done = tx.execute("UPDATE steps SET lease = ? WHERE key = ? AND lease = ?", longer, step.key, step.lease)
     return replace(step, lease=longer) if done else None
 
@@ -131,7 +131,7 @@ def rest(tx: Transaction, step: Step, state: State, data: dict[str, Any], error:
 def later(tx: Transaction, step: Step, error: str, at: datetime) -> bool:
     """Let go of it; it is due again at that time."""
     sql = "UPDATE steps SET due = ?, lease = 0, attempts = attempts + 1, error = ? WHERE key = ? AND lease = ?"
-    return tx.execute(sql, milliseconds(at), error, step.key, step.lease) == 1
+    return tx.execute(sql, clock.to_ms(at), error, step.key, step.lease) == 1
 
 
 def wake(
@@ -144,9 +144,9 @@ def wake(
         f" WHERE key = ? AND lease <= ? AND state IN ({marks})",
         state,
         json.dumps(data),
-        milliseconds(now),
+        clock.to_ms(now),
         key,
-        milliseconds(now),
+        clock.to_ms(now),
         *among,
     )
     return done == 1
@@ -249,7 +249,7 @@ def correct(tx: Transaction, draft_id: str, kind: str, sender: str, text: str, n
         kind,
         sender.casefold(),
         text,
-        milliseconds(now),
+        clock.to_ms(now),
     )
 
 

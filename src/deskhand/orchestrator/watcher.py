@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import DeskError
 from deskhand.gate.approvals import fenced
 from deskhand.mail import Arrived, FullMessage, Message

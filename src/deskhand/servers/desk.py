@@ -20,7 +20,7 @@ from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso, to_ms
 from deskhand.errors import BadConfig, Denied, DeskError, FieldProblem, InvalidInput, mcp_error, printable
 from deskhand.gate import drafts, ledger
 from deskhand.gate.approvals import Found
@@ -195,7 +195,7 @@ async def _pending(desk: Desk, limit: int, cursor: str | None) -> DeskActions:
     found = [_of_row(row) for row in heeded if row.state in ledger.OPEN]
     if len(rows) > limit:
         last = rows[limit - 1]
-        return DeskActions(actions=found, next_cursor=f"{ledger.milliseconds(last.created)}.{last.id}")
+        return DeskActions(actions=found, next_cursor=f"{to_ms(last.created)}.{last.id}")
     more = await _drafts_after(desk, limit - len(found), drafts.PREFIX)
     return DeskActions(actions=[*found, *more.actions], next_cursor=more.next_cursor)
 

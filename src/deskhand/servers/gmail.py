@@ -6,7 +6,7 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
-from deskhand.audit import iso
+from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
 from deskhand.gate.actions import Action, SendEmail

@@ -20,7 +20,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
 
-from deskhand import __version__, audit
+from deskhand import __version__, audit, clock
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
 from deskhand.store import open_store, schema
@@ -227,7 +227,7 @@ def _record(database: Path) -> int:
     """The record's lines, proved; opening the copy brings its schema up to date."""
     store = open_store(f"sqlite:///{database}")
     try:
-        match store.run(audit.verify):
+        match store.write_sync(audit.verify):
             case audit.Verified(entries):
                 return entries
             case audit.Broken(seq, why):
@@ -243,7 +243,7 @@ def _settled(stage: Path, now: datetime) -> int:
     database = stage / "desk.db"
     entries = _record(database)
     entry = audit.Entry(
-        timestamp=audit.iso(now),
+        timestamp=clock.iso(now),
         correlation_id=str(uuid.uuid4()),
         actor="person",
         action_type="restore",
@@ -253,8 +253,8 @@ def _settled(stage: Path, now: datetime) -> int:
     store = open_store(f"sqlite:///{database}")
     try:
         for table in ("sessions", "entry_links", "holds"):
-            store.run(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
-        store.run(lambda tx: audit.append(tx, entry))
+            store.write_sync(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
+        store.write_sync(lambda tx: audit.append(tx, entry))
     finally:
         store.close()
     return entries

@@ -115,7 +115,7 @@ def upgrade_database(desk: Desk) -> list[str]:
     found = revision(desk.settings.database)
     if found is None or found >= schema.HEAD:
         return []
-    desk.store.run(lambda tx: tx.one("SELECT 1"))
+    desk.store.write_sync(lambda tx: tx.one("SELECT 1"))
     return [f"brought the database from schema {found} to {schema.HEAD}"]
 
 

@@ -39,19 +39,19 @@ class Bell(Protocol):
 
 
 class Store(Protocol):
-    def run(self, work: Callable[[Transaction], T]) -> T:
+    def write_sync(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction that may write, and commit it."""
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         """The same without blocking the event loop, for work that waits for nothing but the database."""
 
-    async def write_aside(self, work: Callable[[Transaction], T]) -> T:
+    async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
         """The same for work that waits for a disk as well."""
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction that sees one state and changes nothing."""
 
-    async def look(self, work: Callable[[Transaction], T]) -> T:
+    async def read_one(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` that reads by one statement and needs no transaction around it; of two, each sees its own state."""
 
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:

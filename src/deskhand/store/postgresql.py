@@ -100,7 +100,7 @@ class PostgresStore:
         self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._closed = False
 
-    def run(self, work: Callable[[Transaction], T]) -> T:
+    def write_sync(self, work: Callable[[Transaction], T]) -> T:
         with _translated(), self._pool.connection() as connection:
             return work(PostgresTransaction(connection, _as_it_is))
 
@@ -108,13 +108,13 @@ class PostgresStore:
         # What was handed in is finished, also where nobody waits for it any longer: a commit is never cut off.
         return await asyncio.shield(_Finishing(self._transacted(_BEGIN, work)))
 
-    async def write_aside(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.to_thread(self.run, work)
+    async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
+        return await asyncio.to_thread(self.write_sync, work)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await self._transacted(_BEGIN_READING, work)
 
-    async def look(self, work: Callable[[Transaction], T]) -> T:
+    async def read_one(self, work: Callable[[Transaction], T]) -> T:
         async with self._lent() as connection:
             return await _driven(work, connection)
 

@@ -58,19 +58,19 @@ class SqliteStore:
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="store-reader")
 
-    def run(self, work: Callable[[Transaction], T]) -> T:
+    def write_sync(self, work: Callable[[Transaction], T]) -> T:
         return self._submit(work).result()
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.wrap_future(self._submit(work))
 
-    async def write_aside(self, work: Callable[[Transaction], T]) -> T:
+    async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
         return await self.write(work)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
-    async def look(self, work: Callable[[Transaction], T]) -> T:
+    async def read_one(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, work)
 
     def bell(self, channel: str, payload: str | None) -> Bell:

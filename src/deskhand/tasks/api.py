@@ -224,11 +224,11 @@ class _Backend:
 
     async def page(self, request: Request) -> Response:
         user, wanted = request.state.user, _filter(request)
-        return _json(await self.store.look(lambda tx: store.page(tx, user, wanted)))
+        return _json(await self.store.read_one(lambda tx: store.page(tx, user, wanted)))
 
     async def get(self, request: Request, task_id: Id) -> Response:
         user = request.state.user
-        return _task(await self.store.look(lambda tx: store.get(tx, user, task_id)))
+        return _task(await self.store.read_one(lambda tx: store.get(tx, user, task_id)))
 
     async def update(self, request: Request, task_id: Id, changes: TaskChanges, if_match: IfMatch = None) -> Response:
         user, now = request.state.user, self._now()
@@ -327,7 +327,7 @@ class _Backend:
             request.state.recorded = True
 
     async def health(self) -> Response:
-        await self.store.look(lambda tx: tx.one("SELECT 1"))
+        await self.store.read_one(lambda tx: tx.one("SELECT 1"))
         return _json({"status": "ok"})
 
     async def metrics(self) -> Response:

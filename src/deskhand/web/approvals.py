@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card, Letter
@@ -23,7 +24,7 @@ from deskhand.web import times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.render import render
-from deskhand.web.visible import lines, unseen
+from deskhand.web.visible import lines
 
 PERSON = "person"
 _SAID = {
@@ -133,7 +134,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "unread": unread,
         "hosts": linked_hosts(f"{card.subject}\n{card.body}")[0],
         "changes": lines(card.difference) if card.difference else [],
-        "hidden_characters": unseen(card.subject + card.body),
+        "hidden_characters": unseen.count(card.subject + card.body),
     }
 
 

@@ -106,7 +106,7 @@ async def _signed_in(request: Request) -> Session | None:
     """The session of this request, kept awake; also in `request.state.session`, where the templates look."""
     desk: Desk = request.app.state.desk
     key, now = request.cookies.get(cookie_name(request)), desk.now()
-    session = await desk.store.look(lambda tx: sessions.find(tx, key, now)) if key else None
+    session = await desk.store.read_one(lambda tx: sessions.find(tx, key, now)) if key else None
     if session is not None and now - session.seen > _MINUTE:
         found = session
         await desk.store.write(lambda tx: sessions.touch(tx, found, now))

@@ -101,7 +101,7 @@ async def events(request: Request) -> Response:
     bell: Events = request.app.state.events
 
     async def welcome() -> bool:
-        return await desk.store.look(lambda tx: sessions.find(tx, session.key, desk.now())) is not None
+        return await desk.store.read_one(lambda tx: sessions.find(tx, session.key, desk.now())) is not None
 
     seen = request.headers.get("last-event-id") or request.query_params.get("seen")
     return StreamingResponse(bell.stream(seen, welcome), headers=HEADERS, media_type="text/event-stream")

@@ -5,6 +5,7 @@ import secrets
 from datetime import datetime, timedelta
 from hashlib import scrypt
 
+from deskhand import clock
 from deskhand.errors import FieldProblem, InvalidInput, RateLimited
 from deskhand.store import Transaction
 from deskhand.web import sessions
@@ -81,19 +82,15 @@ def is_news(tx: Transaction, now: datetime) -> bool:
 
 
 def _failures(tx: Transaction, way: str, now: datetime) -> int:
-    tx.execute("DELETE FROM entry_failures WHERE at <= ?", _ms(now - WINDOW))
+    tx.execute("DELETE FROM entry_failures WHERE at <= ?", clock.to_ms(now - WINDOW))
     row = tx.one("SELECT count(*) FROM entry_failures WHERE way = ?", way)
     return int(row[0]) if row else 0
 
 
 def _count(tx: Transaction, way: str, now: datetime) -> None:
-    tx.execute("INSERT INTO entry_failures (way, at) VALUES (?, ?)", way, _ms(now))
+    tx.execute("INSERT INTO entry_failures (way, at) VALUES (?, ?)", way, clock.to_ms(now))
 
 
 def _derived(password: str, salt: bytes, cost: int, block: int, lanes: int) -> bytes:
     words = password.encode("utf-8", "surrogateescape")
     return scrypt(words, salt=salt, n=cost, r=block, p=lanes, maxmem=256 * cost * block, dklen=32)
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)

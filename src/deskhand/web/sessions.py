@@ -3,9 +3,10 @@
 import hmac
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
 
+from deskhand import clock
 from deskhand.app import Desk
 from deskhand.store import Transaction
 
@@ -47,24 +48,24 @@ async def link(desk: Desk, address: str) -> str:
 def invite(tx: Transaction, now: datetime) -> str:
     """The secret of a link that lets one browser in, once, soon."""
     key = secrets.token_urlsafe(24)
-    tx.execute("DELETE FROM entry_links WHERE expires <= ?", _ms(now))
-    tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest(key), _ms(now + LINK_LIFE))
+    tx.execute("DELETE FROM entry_links WHERE expires <= ?", clock.to_ms(now))
+    tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest(key), clock.to_ms(now + LINK_LIFE))
     return key
 
 
 def redeem(tx: Transaction, link: str, browser: str, now: datetime) -> Session | None:
     """A session for whoever comes first with the link."""
-    if not tx.execute("DELETE FROM entry_links WHERE digest = ? AND expires > ?", _digest(link), _ms(now)):
+    if not tx.execute("DELETE FROM entry_links WHERE digest = ? AND expires > ?", _digest(link), clock.to_ms(now)):
         return None
     return begin(tx, browser, now)
 
 
 def begin(tx: Transaction, browser: str, now: datetime) -> Session:
     key = secrets.token_urlsafe(32)
-    tx.execute("DELETE FROM sessions WHERE expires <= ? OR seen <= ?", _ms(now), _ms(now - IDLE))
+    tx.execute("DELETE FROM sessions WHERE expires <= ? OR seen <= ?", clock.to_ms(now), clock.to_ms(now - IDLE))
     tx.execute(
         "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
-        *(_digest(key), _ms(now), _ms(now), _ms(now + LIFE), browser[:200]),
+        *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200]),
     )
     return Session(key, now, now)
 
@@ -72,13 +73,13 @@ def begin(tx: Transaction, browser: str, now: datetime) -> Session:
 def find(tx: Transaction, key: str, now: datetime) -> Session | None:
     row = tx.one(
         "SELECT created, seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
-        *(_digest(key), _ms(now), _ms(now - IDLE)),
+        *(_digest(key), clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
-    return Session(key, _time(row[0]), _time(row[1])) if row else None
+    return Session(key, clock.from_ms(row[0]), clock.from_ms(row[1])) if row else None
 
 
 def touch(tx: Transaction, session: Session, now: datetime) -> None:
-    tx.execute("UPDATE sessions SET seen = ? WHERE digest = ?", _ms(now), _digest(session.key))
+    tx.execute("UPDATE sessions SET seen = ? WHERE digest = ?", clock.to_ms(now), _digest(session.key))
 
 
 def end(tx: Transaction, key: str) -> None:
@@ -89,10 +90,13 @@ def opened(tx: Transaction, own: Session, now: datetime) -> list[Opened]:
     """Who is signed in, the one seen last first."""
     rows = tx.all(
         "SELECT digest, created, seen, browser FROM sessions WHERE expires > ? AND seen > ? ORDER BY seen DESC",
-        *(_ms(now), _ms(now - IDLE)),
+        *(clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
     mine = _digest(own.key)
-    return [Opened(name, _time(created), _time(seen), browser, name == mine) for name, created, seen, browser in rows]
+    return [
+        Opened(name, clock.from_ms(created), clock.from_ms(seen), browser, name == mine)
+        for name, created, seen, browser in rows
+    ]
 
 
 def end_named(tx: Transaction, name: str) -> None:
@@ -111,11 +115,3 @@ def end_all(tx: Transaction) -> int:
 
 def _digest(secret: str) -> str:
     return sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def _ms(at: datetime) -> int:
-    return round(at.timestamp() * 1000)
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

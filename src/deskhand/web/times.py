@@ -1,10 +1,11 @@
 """Times in words and exactly, in the person's own zone."""
 
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
-MORNING = time(8)
+from deskhand.clock import MORNING
+
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 

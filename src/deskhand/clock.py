@@ -1,0 +1,22 @@
+"""How time comes in, and how it is written: UTC, as ISO text in records and as milliseconds in rows."""
+
+from datetime import UTC, datetime, time
+
+MORNING = time(8)
+"""When the person's day begins: what is put off until tomorrow comes back then, whichever door it was put off by."""
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)  # noqa: TID251 - the edge where time comes in
+
+
+def iso(at: datetime) -> str:
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def to_ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def from_ms(at: int) -> datetime:
+    return datetime.fromtimestamp(at / 1000, UTC)

@@ -1,0 +1,79 @@
+"""What cannot be seen is said once: the page, the risk, the terminal, mails and names agree about it."""
+
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from requirements import requirement
+
+from deskhand import unseen
+from deskhand.cli.parts import plain
+from deskhand.gate.policy import Facts, risk
+from deskhand.notes.paths import skeleton
+from deskhand.web.visible import visible
+
+HIDDEN = [
+    "\ufe01\ufe02\ufe03" * 400,
+    "\U000e0100" * 8,
+    "\u3164",
+    "\u115f",
+    "\u2800" * 3,
+    "\u034f",
+    "\u17b4",
+    "\u200c\u200d" * 20,
+    "\u200b",
+    "\u202e",
+    "\U000e0041",
+    "\ue000",
+    "\x1b[2J",
+    "\n" * 12,
+    " " * 60,
+    "\u0301" * 9,
+]
+
+
+@requirement("gate:unseen")
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_a_text_with_something_hidden_in_it_is_never_of_low_risk(hidden: str) -> None:
+    found = risk(Facts("ann@example.org", "bob@example.org", "Hello", f"Dear Bob,{hidden}Ann", known=True))
+
+    assert found.level == "high"
+    assert found.reasons[0].startswith("The text holds ")
+
+
+anything = st.text(
+    st.one_of(st.characters(), st.sampled_from("\ufe01\u3164\u115f\u2800\u034f\u200d\u200b\u202e\n\t ae"))
+)
+
+
+@requirement("gate:unseen")
+@given(anything)
+@example("a\u200db")
+@example("\u2764\ufe0f\u200d\U0001f525")
+def test_whatever_the_page_marks_the_risk_names(text: str) -> None:
+    marked = '<mark class="unseen">' in str(visible(text))
+
+    assert bool(unseen.describe(text)) == marked
+    assert (unseen.count(text) > 0) <= marked
+
+
+@requirement("gate:unseen")
+@given(anything)
+def test_a_terminal_gets_nothing_that_hides_or_steers(text: str) -> None:
+    assert unseen.count(plain(text)) == 0
+
+
+@requirement("gate:unseen")
+@given(anything)
+def test_what_is_left_of_a_mail_shows(text: str) -> None:
+    left, removed = unseen.strip(text)
+
+    assert len(left) == len(text) - removed
+    assert all(unicodedata.category(trace.char) == "Cc" for trace in unseen.traces(left) if trace.kind == "invisible")
+
+
+@requirement("gate:unseen")
+@pytest.mark.parametrize("char", [hidden[0] for hidden in HIDDEN if unseen.is_unseen(hidden[0])])
+def test_a_folder_is_not_made_another_by_what_nobody_sees(char: str) -> None:
+    assert skeleton(f"App{char}roved") == skeleton("Approved")
