@@ -246,7 +246,7 @@ def test_nobody_waits_for_an_entry_whose_transaction_is_still_under_way(store: S
         go.wait()
 
     with ThreadPoolExecutor(1) as thread:
-        slow = thread.submit(store.run, slowly)
+        slow = thread.submit(store.write_sync, slowly)
         appended.wait()
         store.write_sync(lambda tx: audit.append(tx, entry(correlation_id="quick")))
         go.set()

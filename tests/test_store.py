@@ -189,7 +189,9 @@ async def test_a_full_database_is_unavailable_and_keeps_what_it_had(sqlite: Stor
 @requirement("store:durable")
 async def test_a_failing_commit_reaches_everybody_who_shares_it(sqlite: Store) -> None:
     held, go = threading.Event(), threading.Event()
-    sqlite.run(lambda tx: tx.execute("CREATE TABLE child (id INTEGER REFERENCES thing DEFERRABLE INITIALLY DEFERRED)"))
+    sqlite.write_sync(
+        lambda tx: tx.execute("CREATE TABLE child (id INTEGER REFERENCES thing DEFERRABLE INITIALLY DEFERRED)")
+    )
 
     def hold(tx: Transaction) -> None:
         held.set()
@@ -234,7 +236,7 @@ async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_p
     with pytest.raises(Unavailable):
         store.write_sync(insert(2))
     other = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
-    assert other.run(lambda tx: tx.all("SELECT id FROM thing")) == [(1,)]
+    assert other.write_sync(lambda tx: tx.all("SELECT id FROM thing")) == [(1,)]
     other.close()
 
 
@@ -306,7 +308,7 @@ def test_the_doorbell_rings_for_what_another_process_commits(store: Store, url: 
 
     other = open_store(url)
     with store.bell("things", "new") as bell, store.bell("things", None) as any_bell:
-        other.run(ring)
+        other.write_sync(ring)
         assert (bell.wait(10), any_bell.wait(10)) == (True, True)
         assert store.write_sync(count) == 1
     other.close()
@@ -325,7 +327,7 @@ async def test_a_reader_sees_one_state_whatever_is_committed_meanwhile(store: St
 
     def look_twice(tx: Transaction) -> tuple[int, int]:
         before = count(tx)
-        other.run(insert(1))
+        other.write_sync(insert(1))
         return before, count(tx)
 
     assert await store.read(look_twice) == (0, 0)
@@ -400,7 +402,7 @@ def test_what_was_handed_in_is_finished_although_its_loop_ends(server: Store, po
         other.rollback()
         running.result()
 
-    assert server.run(count) == 1
+    assert server.write_sync(count) == 1
 
 
 async def test_readers_that_gave_up_leave_nothing_running_and_no_place_taken(server: Store, postgresql: str) -> None:
@@ -431,7 +433,7 @@ async def test_a_closed_store_says_so(postgresql: str) -> None:
 async def waiting_for_a_lock(store: Store, number: int) -> None:
     """Until so many, at least, wait for somebody's lock."""
     waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
-    while not (row := await asyncio.to_thread(store.run, lambda tx: tx.one(waiting))) or row[0] < number:
+    while not (row := await asyncio.to_thread(store.write_sync, lambda tx: tx.one(waiting))) or row[0] < number:
         pass
 
 

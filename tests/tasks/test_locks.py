@@ -25,12 +25,12 @@ def opened(url: str) -> Iterator[Store]:
 
 
 def made(opened: Store, title: str) -> int:
-    task_id: int = opened.run(lambda tx: store.create(tx, "ann", NewTask(title=title), NOW)).task["id"]
+    task_id: int = opened.write_sync(lambda tx: store.create(tx, "ann", NewTask(title=title), NOW)).task["id"]
     return task_id
 
 
 def until_it_waits(opened: Store, call: "Future[Any]") -> None:
-    while not call.done() and opened.run(lambda tx: tx.one("SELECT 1 FROM pg_locks WHERE NOT granted")) is None:
+    while not call.done() and opened.write_sync(lambda tx: tx.one("SELECT 1 FROM pg_locks WHERE NOT granted")) is None:
         pass
 
 
@@ -58,7 +58,7 @@ def test_a_part_that_comes_while_its_whole_is_deleted_goes_with_it(opened: Store
         becoming.result()
         deleting.result()
 
-    left = opened.run(lambda tx: store.page(tx, "ann", TaskFilter()))
+    left = opened.write_sync(lambda tx: store.page(tx, "ann", TaskFilter()))
     assert [task["title"] for task in left["tasks"]] == (["part"] if way == "created" else [])
     assert left["total"] == len(left["tasks"])
 
@@ -69,7 +69,7 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
     ids = [made(opened, str(number)) for number in range(10)]
     ninth, tenth = ids[8:]
     assert (ninth, tenth) == (9, 10)  # as texts they are the other way round
-    rows = store.unfolded(opened.run(lambda tx: store.exported(tx, "ann")))
+    rows = store.unfolded(opened.write_sync(lambda tx: store.exported(tx, "ann")))
     todos, _ = vtodo.todos(vtodo.text_of(rows, {}).encode(), ZoneInfo("UTC"))
 
     with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
@@ -106,5 +106,5 @@ def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store
 
 def until_it_waits_for(other: "psycopg.Connection[Any]", opened: Store, call: "Future[Any]") -> None:
     blocked = "SELECT 1 FROM pg_stat_activity WHERE ? = ANY(pg_blocking_pids(pid))"
-    while not call.done() and opened.run(lambda tx: tx.one(blocked, other.info.backend_pid)) is None:
+    while not call.done() and opened.write_sync(lambda tx: tx.one(blocked, other.info.backend_pid)) is None:
         pass

@@ -374,9 +374,9 @@ async def test_13_a_page_and_its_total_are_read_from_indexes(
         return "\n".join(explained.plans)
 
     opened = open_store(service.database)
-    opened.run(lambda tx: tx.many(f"INSERT INTO task {names} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", done))
-    opened.run(lambda tx: tx.execute("ANALYZE task"))
-    plan = opened.run(plans)
+    opened.write_sync(lambda tx: tx.many(f"INSERT INTO task {names} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", done))
+    opened.write_sync(lambda tx: tx.execute("ANALYZE task"))
+    plan = opened.write_sync(plans)
     opened.close()
 
     assert index in plan
