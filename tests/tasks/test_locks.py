@@ -50,9 +50,9 @@ def test_a_part_that_comes_while_its_whole_is_deleted_goes_with_it(opened: Store
         go.wait()
 
     with ThreadPoolExecutor(2) as threads:
-        becoming = threads.submit(opened.run, become_a_part)
+        becoming = threads.submit(opened.write_sync, become_a_part)
         there.wait()
-        deleting = threads.submit(opened.run, lambda tx: store.delete(tx, "ann", whole, NOW, None))
+        deleting = threads.submit(opened.write_sync, lambda tx: store.delete(tx, "ann", whole, NOW, None))
         until_it_waits(opened, deleting)
         go.set()
         becoming.result()
@@ -75,7 +75,7 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
     with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
         lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
         other.execute(lock, (ninth,))
-        importing = thread.submit(opened.run, lambda tx: store.take(tx, "ann", todos, NOW))
+        importing = thread.submit(opened.write_sync, lambda tx: store.take(tx, "ann", todos, NOW))
         until_it_waits(opened, importing)
         # Had it taken the tenth first, each would have what the other waits for.
         assert other.execute(lock, (tenth,)).fetchone() == (tenth,)
@@ -95,7 +95,7 @@ def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store
         other.execute(lock, (first,))
         for uid, task_id in (("a", second), ("b", first)):
             same.execute("INSERT INTO task_uid (user_id, uid, task_id) VALUES ('ann', %s, %s)", (uid, task_id))
-        importing = thread.submit(opened.run, lambda tx: store.take(tx, "ann", todos, NOW))
+        importing = thread.submit(opened.write_sync, lambda tx: store.take(tx, "ann", todos, NOW))
         until_it_waits(opened, importing)
         same.commit()
         until_it_waits_for(other, opened, importing)
