@@ -21,8 +21,8 @@ from terminal import Terminal
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.servers import DeskServer
 from deskhand.servers.obsidian import obsidian_server
+from deskhand.servers.server import DeskServer
 
 if TYPE_CHECKING:
     from gate.site import Site

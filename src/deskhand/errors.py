@@ -6,12 +6,14 @@
     │   └── Contradiction     well-formed, but at odds with what is there
     ├── NotFound              no such note, mail, task, folder
     ├── Denied                not allowed: outside, protected, a link, too large
+    │   ├── OutOfScope        the caller's token does not open this part of the desk
     │   ├── Exists            the destination is taken
     │   └── Changed           it is no longer what the caller saw
     ├── AuthRequired          a person must sign in
     ├── NoIdentity            nobody says which agent this is
     ├── RateLimited           later
     ├── SendFailed            the provider said no: certainly not sent
+    │   ├── UnderWay          another process is sending it right now
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
     │   ├── TimedOut
@@ -19,8 +21,8 @@
     ├── BadConfig             a setting is missing, unknown or malformed
     └── Internal              our fault or the machine's; has a reference id that is in the log
 
-Raise deep, translate once at the door: `mcp_error` is seed 000's wire form, `error_response` seed 003's,
-`exit_code` the command line's.
+Raise deep, translate once at the door: `mcp_error` is the wire form of the Gmail server's contract,
+`error_response` that of the tasks contract, `http_status` that of REST and the page, `exit_code` the command line's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,6 +66,7 @@ class DeskError(Exception):
     code: ClassVar[MCPErrorCode] = "internal_error"
     error_type: ClassVar[ErrorType] = "backend_error"
     exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -72,8 +75,8 @@ class DeskError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.on_record = False
-        """Whether it is in the audit already, written together with what it is about."""
+        self.said: str | None = None
+        """The sentence in which a server's contract refuses this, where it has one of its own."""
         self.details: dict[str, Any] = details
         if fields:
             self.details["fields"] = [asdict(problem) for problem in fields]
@@ -110,6 +113,11 @@ class Denied(DeskError):
         super().__init__(message, hint=hint, reason=reason, **details)
 
 
+class OutOfScope(Denied):
+    def __init__(self, message: str, *, scope: str, hint: str | None = None) -> None:
+        super().__init__(message, reason="scope", hint=hint, scope=scope)
+
+
 class Exists(Denied):
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
         super().__init__(message, reason="exists", hint=hint, **details)
@@ -140,6 +148,11 @@ class RateLimited(DeskError):
 class SendFailed(DeskError):
     code = "send_failed"
     exit_code = 8
+
+
+class UnderWay(SendFailed):
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, reason="under_way")
 
 
 class OutcomeUnknown(SendFailed):
@@ -173,7 +186,7 @@ class Internal(DeskError):
 
 
 def mcp_error(error: DeskError) -> dict[str, Any]:
-    """Seed 000's MCPError; hint and retryability travel in `details`."""
+    """The Gmail server's MCPError; hint and retryability travel in `details`."""
     details = _details(error) | ({"hint": error.hint} if error.hint else {})
     if error.retryable:
         details["retryable"] = True
@@ -181,7 +194,7 @@ def mcp_error(error: DeskError) -> dict[str, Any]:
 
 
 def error_response(error: DeskError) -> dict[str, Any]:
-    """Seed 003's ErrorResponse; the hint and each field's suggestion are its suggestions."""
+    """The tasks server's ErrorResponse; the hint and each field's suggestion are its suggestions."""
     details = _details(error)
     suggestions = [error.hint] if error.hint else []
     suggestions += [field["suggestion"] for field in details.get("fields", ()) if field["suggestion"]]

@@ -19,8 +19,8 @@ from deskhand.agents.files import FilesRoom
 from deskhand.agents.mail import Message
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.servers import DeskServer
 from deskhand.servers.agentmail import agentmail_server, agentmail_tools
+from deskhand.servers.server import DeskServer
 
 pytestmark = pytest.mark.anyio
 Connect = Callable[[str], AbstractAsyncContextManager[Client]]

@@ -11,7 +11,7 @@ from requirements import requirement
 
 from deskhand.mail.local import Incoming
 from deskhand.orchestrator.loop import Orchestrator
-from deskhand.servers import DeskServer
+from deskhand.servers.server import DeskServer
 from deskhand.servers.triage import triage_tools
 
 pytestmark = pytest.mark.anyio

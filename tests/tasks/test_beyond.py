@@ -14,7 +14,7 @@ from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.errors import error_response
-from deskhand.servers import DeskServer
+from deskhand.servers.server import DeskServer
 from deskhand.servers.tasks import invalid_arguments, more_tasks_tools, tasks_tools
 from deskhand.tasks import due, recurrence
 from tasks.conftest import fields, ok, refused

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deskhand import environment as places
 from deskhand.cli.parts import agreed, command
 from deskhand.errors import DeskError, NotFound
-from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, file_of, this_program
+from deskhand.servers import SERVERS
+from deskhand.setup.clients import CLIENTS, Address, Client, Program, file_of, this_program
 
 if TYPE_CHECKING:
     from deskhand.app import Desk

@@ -570,8 +570,6 @@ class Gate:
 
         await self._store.write(together)
         await asyncio.to_thread(journal.action, self._settings.vault, entry)
-        if isinstance(outcome, Failed):
-            outcome.error.on_record = True
         return outcome
 
 

@@ -52,10 +52,12 @@ class TasksClient:
         self._timeout = timeout
         self._retries = retries
         self._pause = pause
-        self.keeps_record = False
-        """Whether the backend was seen to write down itself what is done."""
 
-    async def call(
+    async def call(self, user: str, method: str, path: str, **sent: Any) -> Any:
+        """The backend's answer, or the desk's error for its refusal. The arguments are those of `send`."""
+        return content_of(await self.send(user, method, path, **sent))
+
+    async def send(
         self,
         user: str,
         method: str,
@@ -66,8 +68,8 @@ class TasksClient:
         key: str | None = None,
         match: str | None = None,
         actor: str = "tasks_mcp",
-    ) -> Any:
-        """The backend's answer, or the desk's error for its refusal. `match` is the ETag that must still hold."""
+    ) -> httpx2.Response:
+        """The backend's answer, whatever it says. `match` is the ETag that must still hold."""
         headers = self._headers(user, key) | {deeds.ACTOR: actor} | ({"If-Match": match} if match else {})
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
@@ -81,9 +83,9 @@ class TasksClient:
                 pass
             else:
                 if answer.status_code not in AGAIN:
-                    return _content(answer)
+                    return answer
             await self._pause(2**attempt)
-        return _content(await self._attempt(request, user))
+        return await self._attempt(request, user)
 
     async def close(self) -> None:
         await self._http.aclose()
@@ -100,7 +102,6 @@ class TasksClient:
             with anyio.fail_after(self._timeout):
                 answer = await self._http.send(request)
             status = answer.status_code
-            self.keeps_record |= deeds.RECORDED in answer.headers
             problem = f"HTTP {status}" if status >= 400 else None
         except (TimeoutError, httpx2.TimeoutException) as error:
             problem = "timeout"
@@ -141,11 +142,10 @@ def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
     )
 
 
-def _content(answer: httpx2.Response) -> Any:
+def content_of(answer: httpx2.Response) -> Any:
+    """What the backend gave; its refusal is raised as the desk's own error."""
     if answer.status_code >= 400:
-        error = _refusal(answer)
-        error.on_record = deeds.RECORDED in answer.headers
-        raise error
+        raise _refusal(answer)
     if answer.headers.get("content-type", "").startswith("text/calendar"):
         return answer.text
     try:

@@ -10,6 +10,7 @@ from starlette.routing import Route
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput
+from deskhand.servers import SERVERS
 from deskhand.web import sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.presence import moment
@@ -18,14 +19,6 @@ from deskhand.web.render import render
 if TYPE_CHECKING:
     from deskhand.setup.findings import Finding
 
-DOORS = (
-    ("/mcp", "the whole desk"),
-    ("/email/mcp", "mail: search, draft, ask to send"),
-    ("/gmail/mcp", "mail: list, read, label, ask to send"),
-    ("/obsidian/mcp", "notes"),
-    ("/tasks/mcp", "tasks"),
-    ("/agentmail/mcp", "messages between agents"),
-)
 DONE = {
     "ended": "That session has ended.",
     "others": "All other sessions have ended.",
@@ -54,7 +47,7 @@ async def _checkup(request: Request) -> Response:
         findings=await _findings(desk),
         sessions=[(each, moment(desk, each.created), moment(desk, each.seen)) for each in opened],
         tokens=[(each, moment(desk, each.created), moment(desk, each.used) if each.used else None) for each in kept],
-        doors=DOORS,
+        doors=[(kind.path, kind.title) for kind in SERVERS.values()],
         address=f"{request.url.scheme}://{request.url.netloc}",
         done=DONE.get(request.query_params.get("done", "")),
     )
