@@ -83,9 +83,9 @@ def revision(url: str) -> str | None:
     """The revision of a database's schema; None where there is none yet. Nothing is made or brought up to date."""
     scheme, _, place = url.partition("://")
     if scheme == "sqlite":
-        from deskhand.store import schema
+        from deskhand.store import sqlite
 
-        return schema.sqlite_revision(place.removeprefix("/"))
+        return sqlite.revision(place.removeprefix("/"))
     from deskhand.store import postgresql
 
     return postgresql.revision(url)
