@@ -117,6 +117,19 @@ def test_an_unknown_database_is_refused_by_name() -> None:
         open_store("mysql://x")
 
 
+def test_a_desk_without_the_postgresql_extra_says_what_to_install() -> None:
+    work = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from deskhand.errors import BadConfig\nfrom deskhand.store import open_store, revision\n"
+        "for use in (open_store, revision):\n"
+        "    try: use('postgresql://127.0.0.1:1/nobody')\n    except BadConfig as error: print(error.hint)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
+
+    assert done.stdout.count("pip install 'deskhand[postgresql]'") == 2
+
+
 def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_nothing() -> None:
     with pytest.raises(Unavailable) as caught:
         open_store("postgresql://127.0.0.1:1/nobody?connect_timeout=2")
