@@ -509,7 +509,7 @@ class Gate:
     async def _looked(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear | _Unseen:
         try:
             with anyio.fail_after(self._step.total_seconds()):
-                return await self._mailbox().look(token, mail)
+                return await self._mailbox().check(token, mail)
         except DeskError as error:
             return _Unseen(error)
         except TimeoutError:

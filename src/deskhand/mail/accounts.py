@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from deskhand.config import Settings
 from deskhand.errors import AuthRequired, BadConfig
-from deskhand.mail import safe
+from deskhand.mail import credentials
 
 LOGIN = "deskhand mail login imap"
 _PORTS = {"imap": 143, "imaps": 993, "smtp": 587, "smtps": 465}
@@ -51,7 +51,7 @@ def smtp_account(settings: Settings) -> Account:
 
 def password(home: Path, account: Account) -> str:
     """The URL's password, else what `deskhand mail login imap` left."""
-    found = account.password or safe.take(home, account.secret_name)
+    found = account.password or credentials.recall(home, account.secret_name)
     if found is None:
         raise AuthRequired(f"there is no password for {account.user} at {account.host}", hint=f"run `{LOGIN}`")
     return found

@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable, printable
-from deskhand.mail import Arrived, FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime, query
+from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, mime, query
 from deskhand.mail.mime import Parsed
 from deskhand.mail.query import (
     AllOf,
     AnyOf,
     Anywhere,
     HasAttachment,
+    HasLabel,
     HasMessageId,
-    Labelled,
     Not,
     Query,
     Since,
@@ -99,13 +99,13 @@ class LocalMailbox:
     async def address(self) -> str:
         return self._address
 
-    async def search(self, query: str, limit: int) -> list[Message]:
+    async def search(self, query: str, limit: int) -> list[MailSummary]:
         return await self._in_thread(lambda: self._search(query, limit))
 
     async def get(self, message_id: str) -> FullMessage:
         return await self._in_thread(lambda: _get(self._db, message_id))
 
-    async def thread(self, thread_id: str) -> list[Message]:
+    async def thread(self, thread_id: str) -> list[MailSummary]:
         return await self._in_thread(lambda: _thread(self._db, thread_id))
 
     async def move(self, message_id: str, label: str) -> None:
@@ -149,7 +149,7 @@ class LocalMailbox:
         except Unavailable as error:
             raise OutcomeUnknown(f"the mailbox failed while sending: {error.message}", hint=error.hint) from error
 
-    async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+    async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         found = await self._in_thread(lambda: _sending(self._db, token, mail))
         return found or Unclear("this mailbox never prepared that mail")
 
@@ -200,7 +200,7 @@ class LocalMailbox:
 
         return await self._in_thread(whole)
 
-    def _search(self, text: str, limit: int) -> list[Message]:
+    def _search(self, text: str, limit: int) -> list[MailSummary]:
         if limit < 1:
             raise InvalidInput("A search has at least one result.", fields=[FieldProblem("limit", "is below 1")])
         sql, values = _statement(query.parse(text, self._now()))
@@ -373,7 +373,7 @@ def _get(db: sqlite3.Connection, message_id: str) -> FullMessage:
     return mime.parse(raw).full(summary)
 
 
-def _thread(db: sqlite3.Connection, thread_id: str) -> list[Message]:
+def _thread(db: sqlite3.Connection, thread_id: str) -> list[MailSummary]:
     number = _thread_number(db, thread_id)
     return _messages(db, f"SELECT {_COLUMNS} FROM mail WHERE thread = ? ORDER BY id", number)
 
@@ -395,7 +395,7 @@ def _sent(db: sqlite3.Connection, number: int) -> Sent:
     return Sent(f"m{number:x}", f"t{thread:x}")
 
 
-def _messages(db: sqlite3.Connection, sql: str, *values: Any) -> list[Message]:
+def _messages(db: sqlite3.Connection, sql: str, *values: Any) -> list[MailSummary]:
     rows = db.execute(sql, values).fetchall()
     named = (
         "SELECT mail, name FROM labelled JOIN label ON folded = label "
@@ -407,10 +407,10 @@ def _messages(db: sqlite3.Connection, sql: str, *values: Any) -> list[Message]:
     return [_message(row, tuple(labels.get(row[0], ()))) for row in rows]
 
 
-def _message(row: tuple[Any, ...], labels: tuple[str, ...]) -> Message:
+def _message(row: tuple[Any, ...], labels: tuple[str, ...]) -> MailSummary:
     number, thread, sender, to, subject, arrived, date_header, snippet = row
     date = datetime.fromtimestamp(arrived / 1000, UTC)
-    return Message(f"m{number:x}", f"t{thread:x}", sender, to, subject, date, date_header, snippet, labels)
+    return MailSummary(f"m{number:x}", f"t{thread:x}", sender, to, subject, date, date_header, snippet, labels)
 
 
 # Searching
@@ -420,7 +420,7 @@ def _statement(asked: Query) -> tuple[str, list[Any]]:
     """One SELECT that streams newest first, led by the words if there are any, else by a label."""
     parts = list(asked.parts) if isinstance(asked, AllOf) else [asked]
     texts = [part for part in parts if _expression(part) is not None]
-    label = next((part for part in parts if isinstance(part, Labelled)), None)
+    label = next((part for part in parts if isinstance(part, HasLabel)), None)
     values: list[Any]
     if texts:
         parts = [part for part in parts if part not in texts]
@@ -433,7 +433,7 @@ def _statement(asked: Query) -> tuple[str, list[Any]]:
     else:
         source, number, conditions, values = "mail", "mail.id", ["1"], []
     if query.leaves_trash_out(asked):
-        parts += [Not(Labelled("TRASH")), Not(Labelled("SPAM"))]
+        parts += [Not(HasLabel("TRASH")), Not(HasLabel("SPAM"))]
     for part in parts:
         condition, more = _condition(part)
         conditions.append(condition)
@@ -449,7 +449,7 @@ def _condition(part: Query) -> tuple[str, list[Any]]:  # noqa: C901, PLR0911 - o
             if expression is None:
                 return "0", []
             return "mail.id IN (SELECT rowid FROM words WHERE words MATCH ?)", [expression]
-        case Labelled(label):
+        case HasLabel(label):
             exists = "EXISTS (SELECT 1 FROM labelled AS l WHERE l.label = ? AND l.mail = mail.id)"
             return exists, [label.casefold()]
         case HasAttachment():

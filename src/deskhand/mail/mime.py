@@ -18,7 +18,7 @@ from urllib.parse import unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, FullMessage, Message, headers, html
+from deskhand.mail import Attachment, FullMessage, MailSummary, headers, html
 from deskhand.mail.charsets import decoded, scalar
 from deskhand.mail.headers import Person, recipient
 
@@ -76,10 +76,12 @@ class Parsed:
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> Message:  # noqa: A002
-        return Message(id, thread_id, self.sender, self.to, self.subject, date, self.date_header, self.snippet, labels)
+    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> MailSummary:  # noqa: A002
+        return MailSummary(
+            id, thread_id, self.sender, self.to, self.subject, date, self.date_header, self.snippet, labels
+        )
 
-    def full(self, summary: Message) -> FullMessage:
+    def full(self, summary: MailSummary) -> FullMessage:
         return FullMessage(
             summary,
             cc=self.cc,

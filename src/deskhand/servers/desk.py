@@ -25,7 +25,7 @@ from deskhand.errors import BadConfig, Denied, DeskError, FieldProblem, InvalidI
 from deskhand.gate import drafts, ledger
 from deskhand.gate.approvals import Found
 from deskhand.gate.ledger import Row
-from deskhand.mail import FullMessage, Message
+from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers import READS, Call, DeskServer, Recorder, protocol_error, tool, writes_recorder
 from deskhand.servers.agentmail import agentmail_tools
 from deskhand.servers.email import email_tools
@@ -303,7 +303,7 @@ class _WholeDesk(DeskServer):
 _NOTE, _MAIL = "text/markdown", "text/plain"
 
 
-def _listed(mail: Message) -> Resource:
+def _listed(mail: MailSummary) -> Resource:
     about = f"from {printable(mail.sender)}, {iso(mail.date)}"
     name = printable(mail.subject) or "(no subject)"
     return Resource(uri=f"mail://{quote(mail.id, safe='')}", name=name, description=about, mime_type=_MAIL)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 SERVICE = "deskhand"
 
 
-def put(home: Path, name: str, text: str) -> str:
+def keep(home: Path, name: str, text: str) -> str:
     """Keep `text` under `name`; where it lies now, in words for the person."""
     from keyring.errors import KeyringError
 
@@ -28,8 +28,8 @@ def put(home: Path, name: str, text: str) -> str:
     return f"the file {_file(home, name)} (there is no keyring; only you can read it)"
 
 
-def take(home: Path, name: str) -> str | None:
-    # `put` leaves a file only where the keyring failed, so the file is the newer one.
+def recall(home: Path, name: str) -> str | None:
+    # `keep` leaves a file only where the keyring failed, so the file is the newer one.
     file = _file(home, name)
     if file.exists():
         return file.read_text(encoding="utf-8")
