@@ -63,7 +63,7 @@ class ImapSession:
             )
             self._client.normalise_times = False
             try:
-                if not account.tls and not account.here:
+                if not account.tls and not account.is_local:
                     self._client.starttls()
                 self._client.login(account.user, password)
             except LoginError:

@@ -23,7 +23,7 @@ from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 from deskhand import clock
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable, printable
 from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, local_query, mime, query
-from deskhand.mail.headers import recipient
+from deskhand.mail.addresses import recipient
 from deskhand.mail.mime import Parsed
 
 P = ParamSpec("P")

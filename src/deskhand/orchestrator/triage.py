@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from deskhand.errors import BadConfig, FieldProblem, printable
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.headers import people
+from deskhand.mail.addresses import people
 
 Choice = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 LONGEST_REPLY = 50_000
