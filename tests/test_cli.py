@@ -5,7 +5,7 @@ import pytest
 from conftest import Home
 from requirements import requirement
 
-HEAVY = ("mcp", "fastapi", "sqlalchemy", "alembic", "pydantic", "starlette", "yaml")
+HEAVY = ("mcp", "fastapi", "psycopg", "greenlet", "pydantic", "starlette", "yaml")
 
 
 @requirement("start:light")

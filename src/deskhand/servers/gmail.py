@@ -9,7 +9,7 @@ from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
 from deskhand.gate.actions import Action, SendEmail
-from deskhand.mail import FullMessage, Message
+from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, mail_recorder
@@ -143,7 +143,7 @@ def _describe(outcome: Outcome) -> SendEmailResult | DeskError:
             return error
 
 
-def _summary(mail: Message) -> EmailSummary:
+def _summary(mail: MailSummary) -> EmailSummary:
     return EmailSummary(id=mail.id, subject=mail.subject, sender=mail.sender, date=iso(mail.date), snippet=mail.snippet)
 
 
