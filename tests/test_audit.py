@@ -147,20 +147,20 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
 @pytest.mark.parametrize(
     "wanted",
     [
-        audit.Wanted(),
-        audit.Wanted(actor="email_mcp"),
-        audit.Wanted(actor="person\ufffd", result="rejected"),
-        audit.Wanted(action="send_email", day="2026-11-11"),
-        audit.Wanted(day="2026-11-12", text="INBOX/5"),
-        audit.Wanted(text="<B>"),
-        audit.Wanted(actor="nobody"),
+        audit.EntryFilter(),
+        audit.EntryFilter(actor="email_mcp"),
+        audit.EntryFilter(actor="person\ufffd", result="rejected"),
+        audit.EntryFilter(action="send_email", day="2026-11-11"),
+        audit.EntryFilter(day="2026-11-12", text="INBOX/5"),
+        audit.EntryFilter(text="<B>"),
+        audit.EntryFilter(actor="nobody"),
     ],
     ids=str,
 )
-def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.Wanted) -> None:
+def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.EntryFilter) -> None:
     store = open_store(url)
     made = kept(store, 100)
-    expected = [number + 1 for number, each in enumerate(made) if wanted.suits(each)][::-1]
+    expected = [number + 1 for number, each in enumerate(made) if wanted.takes(each)][::-1]
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:

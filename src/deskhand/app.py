@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import clock
-from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdentity, NotFound, printable
+from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
@@ -239,12 +239,12 @@ class Desk:
             await self.store.write(lambda tx: audit.append(tx, entry))
         except DeskError as failure:
             # The effect has happened; hiding its result from the caller would not undo it.
-            log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
+            log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": failure.message})
         # A desk without a vault has no log in it; the chain has the entry.
         if in_vault and self.settings.vault_path is not None:
-            from deskhand.gate import journal
+            from deskhand.audit import vault_log
 
-            await asyncio.to_thread(journal.action, self.settings.vault_path, entry)
+            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
 
     def _entry(
         self,
@@ -258,16 +258,16 @@ class Desk:
     ) -> "Entry":
         from deskhand import audit
 
-        return audit.Entry(
-            timestamp=clock.iso(self.now()),
-            correlation_id=str(uuid.uuid4()),
-            actor=actor,
-            action_type=action,
-            target=printable(target),
-            result=result or _result(error),
-            duration_ms=milliseconds,
-            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
-            error=f"{error.code}: {error.message}" if error else None,
+        kept = {key: printable(value) for key, value in parameters.items() if key not in _CONTENT}
+        return audit.Entry.of(
+            self.now(),
+            actor,
+            action,
+            printable(target),
+            parameters=kept,
+            error=error,
+            result=result,
+            milliseconds=milliseconds,
         )
 
     def close(self) -> None:
@@ -281,16 +281,6 @@ def _private(path: str, flags: int) -> int:
 
 
 _CONTENT = frozenset({"body", "frontmatter"})
-
-
-def _result(error: DeskError | None) -> "Result":
-    match error:
-        case None:
-            return "success"
-        case Denied() | InvalidInput() | NotFound():
-            return "rejected"
-        case _:
-            return "error"
 
 
 def _fingerprint(root: Path) -> str:

@@ -5,7 +5,8 @@
     │   ├── Unreadable        what was found is malformed (YAML, encoding)
     │   └── Contradiction     well-formed, but at odds with what is there
     ├── NotFound              no such note, mail, task, folder
-    ├── Denied                not allowed: outside, protected, a link, too large
+    ├── Denied                not allowed: outside, protected, a link
+    │   ├── TooLarge          more than is taken
     │   ├── OutOfScope        the caller's token does not open this part of the desk
     │   ├── Exists            the destination is taken
     │   └── Changed           it is no longer what the caller saw
@@ -86,6 +87,7 @@ class InvalidInput(DeskError):
     code = "parse_error"
     error_type = "validation_error"
     exit_code = 2
+    http_status = 422
 
 
 class Unreadable(InvalidInput):
@@ -93,21 +95,23 @@ class Unreadable(InvalidInput):
 
 
 class Contradiction(InvalidInput):
-    pass
+    http_status = 409
 
 
 class NotFound(DeskError):
     code = "not_found"
     error_type = "not_found_error"
     exit_code = 4
+    http_status = 404
 
 
 class Denied(DeskError):
-    """`reason` is the word for programs: outside, protected, symlink, too_large, …"""
+    """`reason` is the word for programs: outside, protected, symlink, …"""
 
     code = "permission_denied"
     error_type = "authorization_error"
     exit_code = 5
+    http_status = 403
 
     def __init__(self, message: str, *, reason: str, hint: str | None = None, **details: Any) -> None:
         super().__init__(message, hint=hint, reason=reason, **details)
@@ -118,12 +122,23 @@ class OutOfScope(Denied):
         super().__init__(message, reason="scope", hint=hint, scope=scope)
 
 
+class TooLarge(Denied):
+    http_status = 413
+
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, reason="too_large", hint=hint, **details)
+
+
 class Exists(Denied):
+    http_status = 409
+
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
         super().__init__(message, reason="exists", hint=hint, **details)
 
 
 class Changed(Denied):
+    http_status = 412
+
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
         super().__init__(message, reason="changed", hint=hint, **details)
 
@@ -132,6 +147,7 @@ class AuthRequired(DeskError):
     code = "auth_required"
     error_type = "authentication_error"
     exit_code = 6
+    http_status = 401
 
 
 class NoIdentity(DeskError):
@@ -142,12 +158,14 @@ class NoIdentity(DeskError):
 class RateLimited(DeskError):
     code = "rate_limited"
     exit_code = 7
+    http_status = 429
     retryable = True
 
 
 class SendFailed(DeskError):
     code = "send_failed"
     exit_code = 8
+    http_status = 502
 
 
 class UnderWay(SendFailed):
@@ -163,6 +181,7 @@ class Unavailable(DeskError):
     code = "mcp_unavailable"
     error_type: ClassVar[ErrorType] = "connection_error"
     exit_code = 7
+    http_status = 503
     retryable = True
 
 

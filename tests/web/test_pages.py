@@ -288,7 +288,7 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
     assert added.headers["location"] == "/tasks?done=added"
     assert (task["due_date"][:16], task["labels"]) == ("2030-05-01T07:00", ["roses", "tools"])
     assert changed.headers["location"] == f"/tasks/{key}?done=changed"
-    assert again.status_code == 403
+    assert again.status_code == 412
     assert leads(await person.reads("/tasks?label=roses")) == ["Prune roses"]
     for to, where in (("complete", "done"), ("reopen", "open")):
         assert (await person.sends(f"/tasks/{key}/move", {"to": to}, "/tasks")).status_code == 303

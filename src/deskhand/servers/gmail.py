@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
+from deskhand.audit import vault_log
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
+from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.callers import client
@@ -73,7 +74,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         return ToolResult(_describe(outcome), recorded=True)
 
     def announce(leaving: Action) -> None:
-        journal.pre_send(desk.settings.vault, leaving, desk.now())
+        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
 
     async def list_emails(
         query: Annotated[str, Field(description="Gmail search query")] = "is:unread",

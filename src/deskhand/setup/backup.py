@@ -20,7 +20,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 from typing import IO, Any
 
-from deskhand import __version__, audit, clock
+from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
 from deskhand.store import open_store, schema
@@ -242,14 +242,7 @@ def _settled(stage: Path, now: datetime) -> int:
     """Prove the record, then forget what must not come back: sessions, links, and every yes that was only held."""
     database = stage / "desk.db"
     entries = _record(database)
-    entry = audit.Entry(
-        timestamp=clock.iso(now),
-        correlation_id=str(uuid.uuid4()),
-        actor="person",
-        action_type="restore",
-        target="desk",
-        result="success",
-    )
+    entry = audit.Entry.of(now, "person", "restore", "desk")
     store = open_store(f"sqlite:///{database}")
     try:
         for table in ("sessions", "entry_links", "holds"):

@@ -29,16 +29,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deskhand import __version__, tokens
 from deskhand.errors import (
     AuthRequired,
-    Changed,
-    Contradiction,
-    Denied,
     DeskError,
-    Exists,
     FieldProblem,
     Internal,
     InvalidInput,
-    NotFound,
-    RateLimited,
+    OutOfScope,
     Unavailable,
     printable,
 )
@@ -51,17 +46,6 @@ log = logging.getLogger("deskhand.tasks")
 KEY_LIFE = timedelta(hours=24)
 """So long a create may be repeated under its key."""
 PURGE_EVERY = 1000
-STATUS: dict[type[DeskError], int] = {
-    Contradiction: 409,
-    InvalidInput: 422,
-    NotFound: 404,
-    Changed: 412,
-    Exists: 409,
-    Denied: 403,
-    AuthRequired: 401,
-    RateLimited: 429,
-    Unavailable: 503,
-}
 Id = Annotated[int, Path(ge=1, le=LARGEST_ID)]
 IfMatch = Annotated[str | None, Header(min_length=1, max_length=1000, description='the ETag you saw, or "*"')]
 Asked = TypeVar("Asked", NewTask, TaskChanges)
@@ -197,7 +181,7 @@ class _Backend:
         writes = method != "GET"
         if not tokens.opens(shown.scopes, "tasks", writes=writes):
             needed = "tasks:write" if writes else "tasks:read"
-            raise Denied(f"the token has no scope {needed}", reason="scope", scope=needed)
+            raise OutOfScope(f"the token has no scope {needed}", scope=needed)
         return shown.user_id or self._user
 
     async def create(self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None) -> Response:
@@ -474,9 +458,8 @@ def _task(task: store.Task, status: int = 200) -> Response:
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, DeskError)  # noqa: S101 - registered for it
     request.state.error = error
-    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
     fields = [FieldProblem(**field) for field in error.details.get("fields", ())]
-    return _problem(status, error.message, fields, error.hint, reference=error.details.get("reference"))
+    return _problem(error.http_status, error.message, fields, error.hint, reference=error.details.get("reference"))
 
 
 async def _refuse_fields(request: Request, error: Exception) -> Response:

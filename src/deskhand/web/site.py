@@ -105,10 +105,7 @@ async def _health(request: Request) -> Response:
 
 async def _refused(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, DeskError)  # noqa: S101 - registered for these alone
-    status = {"not_found": 404, "permission_denied": 403, "parse_error": 422, "rate_limited": 429}
-    status |= {"mcp_unavailable": 503, "send_failed": 502}
-    code = 413 if failure.details.get("reason") == "too_large" else status.get(failure.code, 500)
-    return render(request, "failure.html", title="Not done", status=code, failure=failure)
+    return render(request, "failure.html", title="Not done", status=failure.http_status, failure=failure)
 
 
 async def _no_such_page(request: Request, failure: Exception) -> Response:

@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from deskhand import audit
 from deskhand.app import Desk
-from deskhand.audit import Entry, Result, Wanted
+from deskhand.audit import Entry, EntryFilter, Result
 from deskhand.gate import ledger
 from deskhand.store import Transaction
 from deskhand.web import plots
@@ -90,11 +90,11 @@ async def _verify(request: Request, form: FormData) -> Response:
     return RedirectResponse("/timeline#proof", 303)
 
 
-def _wanted(request: Request) -> Wanted:
-    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in Wanted.__slots__}
+def _wanted(request: Request) -> EntryFilter:
+    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in EntryFilter.__slots__}
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None
-    return Wanted(**given)
+    return EntryFilter(**given)
 
 
 def _details(entry: Entry) -> list[tuple[str, str]]:
