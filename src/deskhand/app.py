@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from deskhand.gate.drafts import Drafts
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
-    from deskhand.store import Store, Transaction
+    from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
-    from deskhand.tasks.deeds import Deed
     from deskhand.tokens import Kept
 
 
@@ -82,13 +81,7 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone, self._write_down, self.settings.user)
-
-    def _write_down(self, tx: "Transaction", deed: "Deed") -> None:
-        from deskhand import audit
-
-        parameters = {"user_id": deed.user, **deed.parameters}
-        audit.append(tx, self._entry(deed.actor, deed.action, deed.target, parameters, deed.error, deed.milliseconds))
+        return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
     async def shown(self, token: str) -> "Kept | None":
         """Whose token somebody shows at a door, where it is one of an assistant or a user."""

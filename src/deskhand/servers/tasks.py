@@ -19,7 +19,6 @@ from deskhand.servers.calls import Call, Recorder, ToolResult
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import READS, WRITES, DeskTool, tool
 from deskhand.tasks.client import content_of
-from deskhand.tasks.deeds import RECORDED
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
@@ -42,6 +41,7 @@ from deskhand.tasks.models import (
     problems,
     whole,
 )
+from deskhand.tasks.recording import RECORDED
 
 INSTRUCTIONS = """\
 The user's task list. Times are ISO 8601 with an offset. list_tasks gives one page: pass next_cursor back as

@@ -27,7 +27,7 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.tasks import deeds
+from deskhand.tasks import recording
 from deskhand.tasks.models import problems
 
 log = logging.getLogger("deskhand.tasks.client")
@@ -70,7 +70,7 @@ class TasksClient:
         actor: str = "tasks_mcp",
     ) -> httpx2.Response:
         """The backend's answer, whatever it says. `match` is the ETag that must still hold."""
-        headers = self._headers(user, key) | {deeds.ACTOR: actor} | ({"If-Match": match} if match else {})
+        headers = self._headers(user, key) | {recording.ACTOR: actor} | ({"If-Match": match} if match else {})
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
             headers["Content-Type"], sent = "text/calendar", {"content": body}

@@ -19,6 +19,7 @@ from deskhand.errors import FieldProblem, Unreadable, printable
 from deskhand.tasks import recurrence
 from deskhand.tasks.due import END_OF_DAY, utc_text
 from deskhand.tasks.models import SUGGESTIONS, NewTask, PriorityLevel, problems
+from deskhand.tasks.rows import TaskRow
 
 LARGEST = 10_000_000
 """Bytes of a file that is taken in."""
@@ -38,7 +39,7 @@ _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?")
 _DURATION = re.compile(
     r"\+?P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?)", re.ASCII
 )
-_RANKS = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
+_RANKS: dict[str, int] = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
 _MANY = frozenset({"CATEGORIES", "RELATED-TO"})
 _FIELDS = {"title": "SUMMARY", "description": "DESCRIPTION", "labels": "CATEGORIES", "project": "X-DESKHAND-PROJECT"}
 
@@ -64,7 +65,7 @@ class Todo:
     series_start: str | None
 
 
-def text_of(tasks: Iterable[tuple[str, Mapping[str, Any]]], parents: Mapping[int, str]) -> str:
+def text_of(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str]) -> str:
     """The calendar of these tasks, each with its UID; `parents` are the UIDs by id."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//Deskhand//Deskhand {__version__}//EN"]
     for uid, task in tasks:
@@ -73,43 +74,44 @@ def text_of(tasks: Iterable[tuple[str, Mapping[str, Any]]], parents: Mapping[int
     return "".join(f"{_folded(line)}\r\n" for line in lines)
 
 
-def _properties(uid: str, task: Mapping[str, Any], parents: Mapping[int, str]) -> Iterator[str]:
+def _properties(uid: str, task: TaskRow, parents: Mapping[int, str]) -> Iterator[str]:
     yield f"UID:{_escaped(uid)}"
-    yield f"DTSTAMP:{_basic(task['updated_at'])}"
-    yield f"CREATED:{_basic(task['created_at'])}"
-    yield f"LAST-MODIFIED:{_basic(task['updated_at'])}"
-    yield f"SUMMARY:{_escaped(task['title'])}"
-    if task["description"] is not None:
-        yield f"DESCRIPTION:{_escaped(task['description'])}"
-    yield f"PRIORITY:{_RANKS[task['priority']]}"
-    yield f"STATUS:{'COMPLETED' if task['completed'] else 'NEEDS-ACTION'}"
-    if task["completed"]:
+    yield f"DTSTAMP:{_basic(task.updated_at)}"
+    yield f"CREATED:{_basic(task.created_at)}"
+    yield f"LAST-MODIFIED:{_basic(task.updated_at)}"
+    yield f"SUMMARY:{_escaped(task.title)}"
+    if task.description is not None:
+        yield f"DESCRIPTION:{_escaped(task.description)}"
+    yield f"PRIORITY:{_RANKS[task.priority]}"
+    yield f"STATUS:{'COMPLETED' if task.completed else 'NEEDS-ACTION'}"
+    if task.completed:
         # The desk keeps no time of completion; the last change is the latest it can be.
-        yield f"COMPLETED:{_basic(task['updated_at'])}"
-    if task["labels"]:
-        yield f"CATEGORIES:{','.join(map(_escaped, task['labels']))}"
-    if task["project"] is not None:
-        yield f"X-DESKHAND-PROJECT:{_escaped(task['project'])}"
-    if task["parent_id"] in parents:
-        yield f"RELATED-TO;RELTYPE=PARENT:{_escaped(parents[task['parent_id']])}"
-    if task["due_date"] is not None:
-        yield f"DUE:{_basic(task['due_date'])}"
+        yield f"COMPLETED:{_basic(task.updated_at)}"
+    if task.labels:
+        yield f"CATEGORIES:{','.join(map(_escaped, task.labels))}"
+    if task.project is not None:
+        yield f"X-DESKHAND-PROJECT:{_escaped(task.project)}"
+    if task.parent_id is not None and task.parent_id in parents:
+        yield f"RELATED-TO;RELTYPE=PARENT:{_escaped(parents[task.parent_id])}"
+    if task.due_date is not None:
+        yield f"DUE:{_basic(task.due_date)}"
     yield from _repetition(task)
 
 
-def _repetition(task: Mapping[str, Any]) -> Iterator[str]:
+def _repetition(task: TaskRow) -> Iterator[str]:
+    due = task.due_date
+    started = task.series_start
     # A finished one has its follower, which carries the rule on.
-    if task["recurrence"] is None or task["next_id"] is not None:
+    if task.recurrence is None or task.next_id is not None or due is None or started is None:
         return
-    started, due = task["series_start"], task["due_date"]
     if started != due:
         yield f"X-DESKHAND-SERIES-START:{_basic(started)}"
-    if started != due and "COUNT=" in task["recurrence"]:
+    if started != due and "COUNT=" in task.recurrence:
         # Another program would count from this task on, and repeat it too often.
-        yield f"X-DESKHAND-RECURRENCE:{task['recurrence']}"
+        yield f"X-DESKHAND-RECURRENCE:{task.recurrence}"
     else:
         yield f"DTSTART:{_basic(due)}"
-        yield f"RRULE:{task['recurrence']}"
+        yield f"RRULE:{task.recurrence}"
 
 
 def _basic(moment: str) -> str:
