@@ -14,6 +14,7 @@ from old_database import database_at
 from requirements import requirement
 
 from deskhand import audit
+from deskhand.audit import search
 from deskhand.store import Store, Transaction, open_store
 
 
@@ -147,28 +148,28 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
 @pytest.mark.parametrize(
     "wanted",
     [
-        audit.EntryFilter(),
-        audit.EntryFilter(actor="email_mcp"),
-        audit.EntryFilter(actor="person\ufffd", result="rejected"),
-        audit.EntryFilter(action="send_email", day="2026-11-11"),
-        audit.EntryFilter(day="2026-11-12", text="INBOX/5"),
-        audit.EntryFilter(text="<B>"),
-        audit.EntryFilter(actor="nobody"),
+        search.EntryFilter(),
+        search.EntryFilter(actor="email_mcp"),
+        search.EntryFilter(actor="person\ufffd", result="rejected"),
+        search.EntryFilter(action="send_email", day="2026-11-11"),
+        search.EntryFilter(day="2026-11-12", text="INBOX/5"),
+        search.EntryFilter(text="<B>"),
+        search.EntryFilter(actor="nobody"),
     ],
     ids=str,
 )
-def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.EntryFilter) -> None:
+def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: search.EntryFilter) -> None:
     store = open_store(url)
     made = kept(store, 100)
     expected = [number + 1 for number, each in enumerate(made) if wanted.takes(each)][::-1]
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        page = store.write_sync(lambda tx, before=before: audit.find(tx, wanted, before=before, limit=4, budget=30))
+        page = store.write_sync(lambda tx, before=before: search.find(tx, wanted, before=before, limit=4, budget=30))
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 
-    by_day = store.write_sync(lambda tx: audit.by_day(tx, "2026-11-11"))
+    by_day = store.write_sync(lambda tx: search.by_day(tx, "2026-11-11"))
     store.close()
     assert found == expected
     assert pages <= len(expected) // 4 + 5

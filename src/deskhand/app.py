@@ -20,7 +20,7 @@ from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Entry, Result
+    from deskhand.audit import Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
     from deskhand.gate.approvals import Approvals
@@ -227,7 +227,16 @@ class Desk:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
         from deskhand import audit
 
-        entry = self._entry(actor, action, target, parameters, error, milliseconds, result)
+        entry = audit.Entry.of(
+            self.now(),
+            actor,
+            action,
+            printable(target),
+            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
+            error=error,
+            result=result,
+            milliseconds=milliseconds,
+        )
         try:
             await self.store.write(lambda tx: audit.append(tx, entry))
         except DeskError as failure:
@@ -238,30 +247,6 @@ class Desk:
             from deskhand.audit import vault_log
 
             await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
-
-    def _entry(
-        self,
-        actor: str,
-        action: str,
-        target: object,
-        parameters: Mapping[str, Any],
-        error: DeskError | None,
-        milliseconds: int,
-        result: "Result | None" = None,
-    ) -> "Entry":
-        from deskhand import audit
-
-        kept = {key: printable(value) for key, value in parameters.items() if key not in _CONTENT}
-        return audit.Entry.of(
-            self.now(),
-            actor,
-            action,
-            printable(target),
-            parameters=kept,
-            error=error,
-            result=result,
-            milliseconds=milliseconds,
-        )
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):

@@ -106,41 +106,36 @@ class NotFound(DeskError):
 
 
 class Denied(DeskError):
-    """`reason` is the word for programs: outside, protected, symlink, …"""
+    """`reason` is the word for programs: outside, protected, symlink, …; a class of its own has its own."""
 
     code = "permission_denied"
     error_type = "authorization_error"
     exit_code = 5
     http_status = 403
 
-    def __init__(self, message: str, *, reason: str, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, hint=hint, reason=reason, **details)
+    reason: ClassVar[str]
+
+    def __init__(self, message: str, *, reason: str | None = None, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason=reason or self.reason, **details)
 
 
 class OutOfScope(Denied):
-    def __init__(self, message: str, *, scope: str, hint: str | None = None) -> None:
-        super().__init__(message, reason="scope", hint=hint, scope=scope)
+    reason = "scope"
 
 
 class TooLarge(Denied):
+    reason = "too_large"
     http_status = 413
-
-    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, reason="too_large", hint=hint, **details)
 
 
 class Exists(Denied):
+    reason = "exists"
     http_status = 409
-
-    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, reason="exists", hint=hint, **details)
 
 
 class Changed(Denied):
+    reason = "changed"
     http_status = 412
-
-    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, reason="changed", hint=hint, **details)
 
 
 class AuthRequired(DeskError):
@@ -206,7 +201,9 @@ class Internal(DeskError):
 
 def mcp_error(error: DeskError) -> dict[str, Any]:
     """The Gmail server's MCPError; hint and retryability travel in `details`."""
-    details = _details(error) | ({"hint": error.hint} if error.hint else {})
+    details = _details(error)
+    if error.hint:
+        details["hint"] = error.hint
     if error.retryable:
         details["retryable"] = True
     return {"error": error.code, "message": error.message, "details": details or None}
@@ -215,13 +212,12 @@ def mcp_error(error: DeskError) -> dict[str, Any]:
 def error_response(error: DeskError) -> dict[str, Any]:
     """The tasks server's ErrorResponse; the hint and each field's suggestion are its suggestions."""
     details = _details(error)
-    suggestions = [error.hint] if error.hint else []
-    suggestions += [field["suggestion"] for field in details.get("fields", ()) if field["suggestion"]]
+    suggestions = [error.hint, *(field["suggestion"] for field in details.get("fields", ()))]
     return {
         "error_type": error.error_type,
         "message": error.message,
         "details": details or None,
-        "suggestions": suggestions or None,
+        "suggestions": [each for each in suggestions if each] or None,
     }
 
 

@@ -20,6 +20,7 @@ from terminal import Terminal
 from deskhand import audit, tokens
 from deskhand.agents.mail import Message
 from deskhand.app import Desk
+from deskhand.audit import search
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
@@ -428,7 +429,7 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
     assert len(leads(text)) == 1
     assert odd.status_code == 200
     assert_harmless(newest)
-    days = await world.desk.store.read(lambda tx: audit.by_day(tx, "2000-01-01"))
+    days = await world.desk.store.read(lambda tx: search.by_day(tx, "2000-01-01"))
     for _, result, entries in days:
         assert f"{entries} {result}</title>" in newest.text
     assert "10 of 10 mails may still leave" in newest.text

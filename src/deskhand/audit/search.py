@@ -3,15 +3,13 @@
 import re
 from dataclasses import dataclass
 
-from deskhand.audit.chain import index_name
-from deskhand.audit.entry import Entry
+from deskhand.audit import END, Entry, index_name, texts
 from deskhand.store import Transaction
 
 SCAN = 5000
 """The most lines that are read for one page of a search; the next page goes on from there."""
 _AT_ONCE = 1000
 _DAYS = 400
-_END = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +39,11 @@ class EntryPage:
     """Where the search goes on: what lies before this line was not looked at."""
 
 
-def entries(tx: Transaction, *, before: int | None = None, limit: int = 50) -> list[tuple[int, Entry]]:
-    """The newest entries, newest first; `before` pages back."""
-    lines = _texts(tx, 0, _END if before is None else before, limit)
-    return [(seq, Entry.model_validate_json(text)) for seq, text in lines]
-
-
 def find(
     tx: Transaction, wanted: EntryFilter, *, before: int | None = None, limit: int = 50, budget: int = SCAN
 ) -> EntryPage:
     """The newest entries that the filter takes, among at most `budget` lines of the days that have some at all."""
-    top = _END if before is None else before
+    top = END if before is None else before
     spans = _spans(tx, wanted, top)
     marks = _marks(wanted)
     found: list[tuple[int, Entry]] = []
@@ -59,7 +51,7 @@ def find(
     size = limit
     for first, last in spans:
         top = min(top, last + 1)
-        while top > first and (lines := _texts(tx, first, top, min(budget, size))):
+        while top > first and (lines := texts(tx, first, top, min(budget, size))):
             size = min(2 * size, _AT_ONCE)
             for seq, text in lines:
                 top = seq
@@ -109,13 +101,6 @@ def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, in
         *asked.values(),
     )
     return [(int(first), int(last)) for first, last in rows]
-
-
-def _texts(tx: Transaction, first: int, before: int, limit: int) -> list[tuple[int, str]]:
-    rows = tx.all(
-        "SELECT seq, entry FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?", first, before, limit
-    )
-    return [(seq, text) for seq, text in rows]
 
 
 def _marks(wanted: EntryFilter) -> list[str]:

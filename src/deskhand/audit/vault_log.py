@@ -10,8 +10,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel
 
 from deskhand import clock
-from deskhand.audit.entry import Entry
-from deskhand.audit.redact import redact_entry
+from deskhand.audit import Entry, redact_entry
 from deskhand.errors import DeskError
 from deskhand.notes import paths
 

@@ -85,7 +85,7 @@ def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bo
     post = desk.post
 
     @asynccontextmanager
-    async def watched(_: Any) -> AsyncIterator[None]:
+    async def watch_tmux(_: Any) -> AsyncIterator[None]:
         match post.roster:
             case InTmux() as seat if ends_with_tmux:
                 with Watch(seat.pane, seat.forget, _end):
@@ -102,7 +102,7 @@ def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bo
         area="agents",
         token=token,
         authenticate=desk.shown,
-        lifespan=watched,
+        lifespan=watch_tmux,
     )
 
 

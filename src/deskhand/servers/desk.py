@@ -3,15 +3,13 @@
 It adds nothing to what the other servers can do but a way to follow what waits for the person. Nothing here decides it.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from datetime import UTC
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from anyio import to_thread
-from mcp.server import MCPServer
 from mcp.server.mcpserver.prompts import Prompt
 from mcp_types import ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
@@ -28,11 +26,11 @@ from deskhand.servers.agentmail import agentmail_tools
 from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.email import email_tools
 from deskhand.servers.gmail import gmail_tools
-from deskhand.servers.mail import mail_recorder
+from deskhand.servers.mail import mail_recorder, one_line
 from deskhand.servers.obsidian import notes_tools
 from deskhand.servers.prompts import PROMPTS
 from deskhand.servers.server import DeskServer, protocol_error
-from deskhand.servers.tasks import more_tasks_tools, tasks_recorder, tasks_tools
+from deskhand.servers.tasks import more_tasks_tools, tasks_lifespan, tasks_recorder, tasks_tools
 from deskhand.servers.tool import READS, DeskTool, tool
 from deskhand.servers.triage import triage_tools
 from deskhand.tokens import Area
@@ -129,13 +127,6 @@ def desk_tools(desk: Desk) -> dict[Area, list[DeskTool]]:
 
 
 def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
-    @asynccontextmanager
-    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await desk.leave_tasks()
-
     tools = desk_tools(desk)
     server = _WholeDesk(
         "desk",
@@ -147,7 +138,7 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         token=token,
         authenticate=desk.shown,
         stateless=True,
-        lifespan=lifespan,
+        lifespan=partial(tasks_lifespan, desk),
     )
     server.desk = desk
     _add_resources(server)
@@ -317,16 +308,11 @@ def _add_resources(server: _WholeDesk) -> None:
 
 def _lines(mail: FullMessage) -> Iterator[str]:
     summary = mail.summary
-    yield f"From: {_line(summary.sender)}"
-    yield f"To: {_line(summary.to)}"
-    yield f"Subject: {_line(summary.subject)}"
+    yield f"From: {one_line(summary.sender)}"
+    yield f"To: {one_line(summary.to)}"
+    yield f"Subject: {one_line(summary.subject)}"
     yield f"Date: {iso(summary.date.astimezone(UTC))}"
-    yield from (f"Attachment: {_line(each.name)}" for each in mail.attachments)
-    yield from (f"Warning: {_line(each)}" for each in mail.warnings)
+    yield from (f"Attachment: {one_line(each.name)}" for each in mail.attachments)
+    yield from (f"Warning: {one_line(each)}" for each in mail.warnings)
     yield ""
     yield mail.body
-
-
-def _line(text: str) -> str:
-    """What a stranger wrote stays on its line and cannot pass for another header."""
-    return " ".join(text.split())

@@ -18,7 +18,7 @@ from deskhand.gate.actions import ReplyEmail, SendEmail
 from deskhand.mail import MailSummary, mime
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.mail import DRAFTS, FETCHES, SENDS, Subject, To, mail_recorder
+from deskhand.servers.mail import DRAFTS, FETCHES, SENDS, Subject, To, mail_recorder, one_line
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import DeskTool, tool
 
@@ -49,7 +49,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         if desk.settings.dev_mode:
             return f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}"
         with _saying("Error creating draft"):
-            draft = await desk.mailbox.create_draft(await _drafted(desk, letter), None)
+            draft = await desk.mailbox.create_draft(await _compose_draft(desk, letter), None)
         return f"Draft created successfully. Draft ID: {draft}. Review it in your Gmail drafts folder."
 
     async def send_email(to: To, subject: Subject, body: Body) -> ToolResult[str]:
@@ -170,7 +170,7 @@ def _rate_limited(limited: Limited) -> DeskError:
     return _say(RateLimited(text), f"Rejected: {text}")
 
 
-async def _drafted(desk: Desk, letter: SendEmail) -> bytes:
+async def _compose_draft(desk: Desk, letter: SendEmail) -> bytes:
     account = await desk.mailbox.address()
     return mime.compose(
         sender=account,
@@ -190,13 +190,8 @@ def _results(query: str, found: list[MailSummary]) -> str:
     for number, mail in enumerate(found, 1):
         sender = parseaddr(mail.sender)[1] or mail.sender
         shown.append(
-            f"{number}. From: {_line(sender)} | Subject: {_line(mail.subject)} | Date: {mail.date:%Y-%m-%d}\n"
-            f"   Snippet: {_line(mail.snippet)[:200]}\n"
+            f"{number}. From: {one_line(sender)} | Subject: {one_line(mail.subject)} | Date: {mail.date:%Y-%m-%d}\n"
+            f"   Snippet: {one_line(mail.snippet)[:200]}\n"
             f"   Message ID: {mail.id} | Thread ID: {mail.thread_id}"
         )
     return "\n\n".join(shown)
-
-
-def _line(text: str) -> str:
-    """What a stranger wrote stays on its line and cannot pass for another result."""
-    return " ".join(text.split())

@@ -21,17 +21,7 @@ Subject = Annotated[str, Field(max_length=998, description="Email subject line")
 _TARGETS = ("to", "message_id", "thread_id", "query")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
-    {
-        "to",
-        "subject",
-        "query",
-        "max_results",
-        "thread_id",
-        "message_id",
-        "reply_to_message_id",
-        "destination_label",
-        "label_name",
-    }
+    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name"),
 )
 
 
@@ -44,16 +34,8 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
         result: Result | None = None
         if call.tool == "draft_email" and call.error is None and desk.settings.dev_mode:
             result = "dev_mode"
-        await desk.record(
-            actor,
-            call.tool,
-            target,
-            call.with_client(kept),
-            call.error,
-            call.milliseconds,
-            result=result,
-            in_vault=True,
-        )
+        given = (actor, call.tool, target, call.with_client(kept), call.error, call.milliseconds)
+        await desk.record(*given, result=result, in_vault=True)
 
     return record
 
@@ -61,3 +43,8 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
 def _redact_argument(key: str, value: Any) -> str:
     text = printable(value)
     return masked(text) if key == "to" else text
+
+
+def one_line(text: str) -> str:
+    """What a stranger wrote stays on its line and cannot pass for another result or header."""
+    return " ".join(text.split())

@@ -4,6 +4,7 @@ import json
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import MCPServer
@@ -122,18 +123,16 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
     ) -> ToolResult[TaskResponse]:
         """Change title, description, priority or due date. What is left out stays; null clears."""
         given = {"title": title, "description": description, "priority": priority, "due_date": due_date}
-        body = {name: value for name, value in given.items() if value is not MISSING}
-        if not body:
-            raise InvalidInput("update_task was given nothing to change", hint="Give at least one field")
+        body = _without_missing("update_task", given)
         return await _ask(desk, ctx, TaskResponse.model_validate, "PUT", f"/tasks/{task_id}", body)
 
     async def delete_task(ctx: Caller, task_id: TaskId) -> ToolResult[TaskDeleted]:
         """Delete a task."""
 
-        def done(_: Any) -> TaskDeleted:
+        def describe(_: Any) -> TaskDeleted:
             return TaskDeleted(success=True, message=f"Task {task_id} was deleted", task_id=task_id)
 
-        return await _ask(desk, ctx, done, "DELETE", f"/tasks/{task_id}")
+        return await _ask(desk, ctx, describe, "DELETE", f"/tasks/{task_id}")
 
     async def mark_task_completed(ctx: Caller, task_id: TaskId) -> ToolResult[TaskResponse]:
         """Mark a task as completed; doing it again changes nothing."""
@@ -171,16 +170,8 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
         due: Annotated[Due | MISSING | None, Field()] = MISSING,
     ) -> ToolResult[Task]:
         """Put a task into a project, label it, make it a subtask, repeat it, or set when it is due in words."""
-        given = {
-            "project": project,
-            "labels": labels,
-            "parent_id": parent_id,
-            "recurrence": recurrence,
-            "due_date": due,
-        }
-        body = {name: value for name, value in given.items() if value is not MISSING}
-        if not body:
-            raise InvalidInput("arrange_task was given nothing to change", hint="Give at least one field")
+        given = {"project": project, "labels": labels, "parent_id": parent_id, "due_date": due}
+        body = _without_missing("arrange_task", given | {"recurrence": recurrence})
         return await _ask(desk, ctx, Task.model_validate, "PUT", f"/tasks/{task_id}", body)
 
     async def change_tasks(
@@ -208,13 +199,6 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
 def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.tasks  # a bad setting is said now, not at the first call
 
-    @asynccontextmanager
-    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await desk.leave_tasks()
-
     return DeskServer(
         "tasks",
         tasks_tools(desk),
@@ -226,8 +210,17 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         token=token,
         authenticate=desk.shown,
         stateless=True,
-        lifespan=lifespan,
+        lifespan=partial(tasks_lifespan, desk),
     )
+
+
+@asynccontextmanager
+async def tasks_lifespan(desk: Desk, _: MCPServer[None]) -> AsyncIterator[None]:
+    """For as long as the server runs; then the backend's connections are closed."""
+    try:
+        yield
+    finally:
+        await desk.leave_tasks()
 
 
 def tasks_recorder(desk: Desk, actor: str = "tasks_mcp") -> Recorder:
@@ -271,6 +264,13 @@ def invalid_arguments(tool_name: str, error: ValidationError) -> InvalidInput:
 def _meta_user(ctx: Caller) -> Any:
     meta = ctx.request_context.meta
     return (meta or {}).get("user_id")
+
+
+def _without_missing(tool_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    body = {name: value for name, value in given.items() if value is not MISSING}
+    if not body:
+        raise InvalidInput(f"{tool_name} was given nothing to change", hint="Give at least one field")
+    return body
 
 
 async def _ask(

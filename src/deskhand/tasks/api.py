@@ -80,7 +80,7 @@ def tasks_api(
             HTTPException: problems.refuse_route,
         },
     )
-    identified = _identified(backend.identify)
+    identified = _identifying_route(backend.identify)
     for method, path, handler, status, answer, _ in backend.routes():
         app.router.add_api_route(
             path,
@@ -387,7 +387,7 @@ class _Seam:
             self._backend.seconds[method, route] += perf_counter() - started
 
 
-def _identified(identify: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
+def _identifying_route(identify: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
     """A route that nobody enters unidentified; said as a dependency it would cost more than it does."""
 
     class Identified(APIRoute):

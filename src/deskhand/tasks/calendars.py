@@ -86,7 +86,8 @@ def _find_id(tx: Transaction, user: str, uid: str, own: re.Pattern[str]) -> int 
     """The id that this UID stands for, whether or not there is such a task."""
     found = tx.one("SELECT task_id FROM task_uid WHERE user_id = ? AND uid = ?", user, uid)
     if found is not None:
-        return None if found[0] is None else int(found[0])
+        task_id: int | None = found[0]
+        return task_id
     ours = own.fullmatch(uid)
     return int(ours[1]) if ours else None
 

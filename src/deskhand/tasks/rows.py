@@ -83,8 +83,9 @@ _PRIORITY_NAMES = tuple(priority.value for priority in PRIORITIES)
 # From the database and back.
 
 
-def _wire(columns: Sequence[Any]) -> WireTask:
-    task = dict(zip(_WIRE_NAMES, columns, strict=True))
+def _wire(columns: Row) -> WireTask:
+    """The task of the first columns; others may follow."""
+    task = dict(zip(_WIRE_NAMES, columns, strict=False))
     task["completed"] = bool(task["completed"])
     task["priority"] = _PRIORITY_NAMES[task["priority"]]
     task["labels"] = task["labels"].split("\n")[1:-1]
@@ -92,8 +93,8 @@ def _wire(columns: Sequence[Any]) -> WireTask:
 
 
 def read_row(columns: Row) -> TaskRow:
-    *wire, deleted_at, series_start, previous = columns
-    return TaskRow(**_wire(wire), deleted_at=deleted_at, series_start=series_start, previous=previous)
+    *_, deleted_at, series_start, previous = columns
+    return TaskRow(**_wire(columns), deleted_at=deleted_at, series_start=series_start, previous=previous)
 
 
 def _columns(row: TaskRow) -> list[Any]:
@@ -206,19 +207,19 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
         values += _position(wanted)
     # The total rides along, so that page and total are of one state. A first page without tasks needs none.
     rows = tx.all(
-        f"SELECT ({counting}), {key}, {_WIRE} FROM task WHERE {_HERE}{conditions} "
+        f"SELECT {_WIRE}, {key}, ({counting}) FROM task WHERE {_HERE}{conditions} "
         f"ORDER BY {key} {direction}, id {direction} LIMIT ?",
         *(*counted, user, *values, wanted.limit + 1),
     )
-    first = rows[0] if rows else wanted.cursor and tx.one(counting, *counted)
-    total = int(first[0]) if first else 0
+    total = 0
     next_cursor = None
     if len(rows) > wanted.limit:
         rows.pop()
-        _, last_key, last_id, *_ = rows[-1]
-        next_cursor = _cursor(wanted.sort, last_key, last_id)
-    tasks = [_wire(columns) for _, _, *columns in rows]
-    return {"tasks": tasks, "total": total, "next_cursor": next_cursor}
+        task_id, *_, last_key, _ = rows[-1]
+        next_cursor = _cursor(wanted.sort, last_key, task_id)
+    if rows or wanted.cursor:
+        *_, total = rows[0] if rows else tx.one(counting, *counted) or (0,)
+    return {"tasks": [_wire(columns) for columns in rows], "total": int(total), "next_cursor": next_cursor}
 
 
 # A task without a due date comes last either way.

@@ -1,6 +1,6 @@
 """Timeline: the record, newest first, with the state of its proof and what it adds up to.
 
-Every view reads a bounded number of rows: counters by day for the plots, and for a search at most `audit.SCAN` lines
+Every view reads a bounded number of rows: counters by day for the plots, and for a search at most `search.SCAN` lines
 of the days that have such entries at all; "older" goes on from there.
 """
 
@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand import audit
 from deskhand.app import Desk
-from deskhand.audit import Entry, EntryFilter, Result
+from deskhand.audit import Entry, Result, search
+from deskhand.audit.search import EntryFilter
 from deskhand.gate import ledger
 from deskhand.store import Transaction
 from deskhand.web import plots
@@ -45,12 +45,12 @@ async def _timeline(request: Request) -> Response:
 
     def look(tx: Transaction) -> dict[str, Any]:
         since = now - timedelta(days=DAYS)
-        actors, actions = audit.names(tx, str((now - NAMES).date()))
+        actors, actions = search.names(tx, str((now - NAMES).date()))
         return {
-            "found": audit.find(tx, wanted, before=before, limit=PAGE),
+            "found": search.find(tx, wanted, before=before, limit=PAGE),
             "actors": actors,
             "actions": actions,
-            "days": plots.by_day(audit.by_day(tx, str(since.date())), now.date(), DAYS),
+            "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
             "waits": plots.by_wait(ledger.decisions(tx, since, DECISIONS)),
             "sent": len(ledger.sent_since(tx, now - timedelta(seconds=desk.settings.window_seconds))),
         }
