@@ -253,7 +253,7 @@ def test_the_running_mailman_hears_of_new_mail_and_outlives_its_watched_folder(p
         [AGENTMAIL, "mailman"], env=variables, cwd=place.terminal.repository, stdout=subprocess.PIPE, text=True
     ) as running:
         said = [running.stdout.readline()]
-        until_it_listens(running)
+        until_it_listens(running, folders=2)
         shutil.rmtree(place.terminal.repository / ".agentmail" / "mailboxes")
         said.append(running.stdout.readline())
         place.send("worker")

@@ -12,7 +12,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deskhand.agents import places
 from deskhand.agents.lines import (
@@ -28,7 +28,9 @@ from deskhand.agents.lines import (
 )
 from deskhand.agents.mail import NEVER, Entry, Message, NotMarked, Status, instant
 from deskhand.errors import NotFound
-from deskhand.inotify import Bell
+
+if TYPE_CHECKING:
+    from deskhand.folder_bell import FolderBell
 
 _CHUNK = 1 << 20
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -85,11 +87,13 @@ class FilesRoom:
     def mailboxes(self) -> list[str]:
         return sorted(places.agent_name(file.removesuffix(".jsonl")) for file in _names(self._boxes, ".jsonl"))
 
-    def bell(self, name: str | None) -> Bell:
+    def bell(self, name: str | None) -> "FolderBell":
+        from deskhand.folder_bell import FolderBell
+
         _make_folder(self._boxes)
         if name is None:
-            return Bell(self._store, self._boxes)
-        return Bell(self._boxes, names=[os.path.basename(places.mailbox(self._root, name))])
+            return FolderBell(self._store, self._boxes)
+        return FolderBell(self._boxes, names=[os.path.basename(places.mailbox(self._root, name))])
 
     def register(self, name: str, now: str) -> None:
         del now  # the file system keeps the time

@@ -5,6 +5,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from deskhand.store import Bell
+
 Status = Literal["ready", "work", "offline"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 NEVER = "0001-01-01T00:00:00Z"
@@ -34,11 +36,6 @@ class Entry:
 
 class NotMarked(OSError):
     """A message was found, but the machine refused to mark it read; it is still unread."""
-
-
-class Bell(Protocol):
-    def wait(self, seconds: float) -> bool:
-        """Whether something may have arrived within so many seconds."""
 
 
 class Mailroom(Protocol):

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Self
 
 from deskhand.agents import places, tmux
-from deskhand.agents.mail import Bell, Mailroom, instant, timestamp
+from deskhand.agents.mail import Mailroom, instant, timestamp
 from deskhand.errors import Denied, DeskError
+from deskhand.store import Bell
 
 TEXT = "Check your agentmail"
 AGAIN_SECONDS = 60

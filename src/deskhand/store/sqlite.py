@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from deskhand.errors import Unavailable
-from deskhand.inotify import Bell
+from deskhand.folder_bell import FolderBell
 from deskhand.store import Row, Transaction, schema
 
 T = TypeVar("T")
@@ -74,10 +74,10 @@ class SqliteStore:
     async def read_one(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, work)
 
-    def bell(self, channel: str, payload: str | None) -> Bell:
+    def bell(self, channel: str, payload: str | None) -> FolderBell:
         del channel, payload  # the file does not say what was written to it
         name = Path(self._file).name
-        return Bell(str(Path(self._file).parent), names=[name, f"{name}-wal"])
+        return FolderBell(str(Path(self._file).parent), names=[name, f"{name}-wal"])
 
     def close(self) -> None:
         self._jobs.put(None)
