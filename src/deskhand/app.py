@@ -108,9 +108,9 @@ class Desk:
     def post(self) -> "Post":
         """This agent's way to its mail."""
         from deskhand.agents.post import Post
-        from deskhand.agents.roster import seated
+        from deskhand.agents.roster import identify
 
-        seat = seated(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
+        seat = identify(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
             raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
         return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)

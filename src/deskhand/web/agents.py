@@ -15,7 +15,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.agents import tmux
-from deskhand.agents.mail import Message, instant
+from deskhand.agents.mail import AgentMessage, instant
 from deskhand.agents.post import Post
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput, NotFound
@@ -45,7 +45,7 @@ class Thread:
     other: str
     count: int
     unread: int
-    last: Message
+    last: AgentMessage
 
 
 def routes() -> list[Route]:
@@ -127,14 +127,14 @@ async def _read(request: Request, form: FormData) -> Response:
     return RedirectResponse("/agents?done=read", 303)
 
 
-def _messages(post: Post) -> list[Message]:
+def _messages(post: Post) -> list[AgentMessage]:
     """Everything in all mailboxes, oldest first."""
     room = post.mailroom
     found = (replace(message, to=name) for name in room.mailboxes() for message in room.messages(name))
     return sorted(found, key=lambda message: (instant(message.created_at) or 0, message.id))
 
 
-def _threads(messages: Iterable[Message]) -> list[Thread]:
+def _threads(messages: Iterable[AgentMessage]) -> list[Thread]:
     """By pair, the liveliest first."""
     found: dict[tuple[str, str], Thread] = {}
     for message in messages:
@@ -149,10 +149,10 @@ def _agents(desk: Desk, post: Post) -> list[Agent]:
     room = post.mailroom
     try:
         here = {window.address for window in post.roster.windows()}
-    except tmux.Failed:
+    except tmux.TmuxFailed:
         here = set()  # the session that the desk was started in has ended
-    entries = {entry.name: entry for entry in room.entries()}
-    seen = room.registered()
+    entries = {entry.name: entry for entry in room.states()}
+    seen = room.registrations()
     for name, entry in entries.items():
         latest = max(instant(entry.updated_at) or 0, entry.last_read_at * 1_000_000)
         seen[name] = max(seen.get(name, 0), latest)
@@ -168,7 +168,7 @@ def _agents(desk: Desk, post: Post) -> list[Agent]:
     ]
 
 
-def _when(desk: Desk, message: Message) -> str:
+def _when(desk: Desk, message: AgentMessage) -> str:
     at = instant(message.created_at)
     return _shown(desk, at) if at else "at no known time"
 
