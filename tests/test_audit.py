@@ -9,14 +9,14 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
-from conftest import Home
 from hypothesis import given
 from hypothesis import strategies as st
-from requirements import requirement
 from sqlalchemy import create_engine
 
 from deskhand import audit
 from deskhand.store import Store, Transaction, open_store, schema
+from tests.home import Home
+from tests.requirements import requirement
 
 
 def entry(**changes: object) -> audit.Entry:

@@ -15,11 +15,11 @@ from sqlite3 import IntegrityError
 
 import psycopg
 import pytest
-from requirements import requirement
 
 from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Store, Transaction, open_store, revision, schema
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
