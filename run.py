@@ -177,8 +177,8 @@ def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
     install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium"])
     install_judges()
-    programs = {path.stem: path for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()}
-    names = [arguments[0]] if arguments and not arguments[0].startswith("-") else list(programs)
+    programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
+    names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs
     flags = arguments[1:] if arguments and not arguments[0].startswith("-") else arguments
     unknown = [name for name in names if name not in programs]
     if unknown:
@@ -186,7 +186,7 @@ def long_run(kind, arguments):
     worst = 0
     for name in names:
         say(f"{kind} {name}")
-        command = [BIN / "python", programs[name], *flags]
+        command = [BIN / "python", "-m", f"{kind}.{name}", *flags]
         worst = max(worst, subprocess.run(command, cwd=ROOT, check=False).returncode)
     return worst
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import Home
 from hypothesis import given
 from hypothesis import strategies as st
-from old_database import database_at
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.store import Store, Transaction, open_store
+from tests.home import Home
+from tests.old_database import database_at
+from tests.requirements import requirement
 
 
 def entry(**changes: object) -> audit.Entry:

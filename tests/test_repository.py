@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from requirements import REQUIREMENTS
+
+from tests.requirements import REQUIREMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -16,12 +16,12 @@ from sqlite3 import IntegrityError
 
 import psycopg
 import pytest
-from old_database import database_at
-from requirements import requirement
 
 from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Store, Transaction, open_store, revision, schema
+from tests.old_database import database_at
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
