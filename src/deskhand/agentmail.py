@@ -371,7 +371,7 @@ def _open_room(root: str | None) -> "Mailroom":
 
 def _option(key: str, variable: str, default: str) -> str:
     variables = environment.variables()
-    value = variables.get(variable) or environment.written(environment.config_file(variables)).get(key, default)
+    value = variables.get(variable) or environment.read_config(environment.config_file(variables)).get(key, default)
     return value if isinstance(value, str) else default
 
 

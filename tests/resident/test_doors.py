@@ -152,7 +152,7 @@ async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name
         await refused(client, "send_email", **HELLO)
     async with place.client(token, "/gmail/mcp") as client:
         await refused(client, "send_email", **HELLO | {"subject": "Again"})
-    (used,) = [kept.used for kept in await place.desk.store.read(tokens.kept)]
+    (used,) = [kept.used for kept in await place.desk.store.read(tokens.list_tokens)]
 
     found = [(entry.actor, (entry.parameters or {}).get("client")) for entry in await place.record()]
     assert found == [("gmail_mcp", "codex"), ("email_mcp", "codex")]

@@ -503,7 +503,7 @@ async def test_the_doctors_findings_come_with_their_fixes_and_sessions_and_token
     assert sorted(after_one) == [200, 200, 303]
     assert after_all == [200, 303, 303]
     assert (revoked.status_code, twice.status_code, nameless.status_code) == (303, 404, 422)
-    assert await desk.store.read(tokens.kept) == []
+    assert await desk.store.read(tokens.list_tokens) == []
     done = await desk.store.read(lambda tx: audit.entries(tx, limit=3))
     assert [entry.action_type for _, entry in done] == ["revoke_token", "end_session", "end_session"]
 

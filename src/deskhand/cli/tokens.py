@@ -8,7 +8,7 @@ from deskhand.cli.parts import command, group, opened_desk
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from deskhand.tokens import Kept
+    from deskhand.tokens import Token
 
 SCOPES = "mail, notes, tasks or agents, with :read or :write (write includes read; mail:write may propose mail)"
 
@@ -36,7 +36,7 @@ def _create(options: argparse.Namespace) -> None:
     scopes = options.scope or (("tasks:write",) if options.owner else tokens.EVERYTHING)
     with opened_desk() as desk:
         made = desk.store.write_sync(lambda tx: tokens.create(tx, name, desk.now(), user=user, scopes=scopes))
-    fields = {"name": name, "user_id": user, "scopes": tokens.checked(scopes), "token": made}
+    fields = {"name": name, "user_id": user, "scopes": tokens.check_scopes(scopes), "token": made}
     print(json.dumps(fields) if options.json else made)
 
 
@@ -44,19 +44,19 @@ def _list(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
     with opened_desk() as desk:
-        found = desk.store.write_sync(tokens.kept)
+        found = desk.store.write_sync(tokens.list_tokens)
     for each in found:
         print(json.dumps(_fields(each)) if options.json else _line(each))
     if not found and not options.json:
         print("there are no tokens")
 
 
-def _fields(token: "Kept") -> dict[str, Any]:
+def _fields(token: "Token") -> dict[str, Any]:
     used = token.used.isoformat() if token.used else None
     return token._asdict() | {"created": token.created.isoformat(), "used": used}
 
 
-def _line(token: "Kept") -> str:
+def _line(token: "Token") -> str:
     used = f"last used {token.used:%Y-%m-%d %H:%M}" if token.used else "never used"
     return f"{token.name}  {token.user_id or '-'}  {','.join(token.scopes)}  {token.created:%Y-%m-%d %H:%M}  {used}"
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
-from deskhand.config import OPTIONS, Option, Settings, is_secret, load, sentence, shown
+from deskhand.config import OPTIONS, Option, Settings, display, is_secret, load, sentence
 from deskhand.environment import flat
 from deskhand.errors import BadConfig, FieldProblem, InvalidInput
 from deskhand.mail.addresses import recipient
@@ -291,7 +291,7 @@ def _demand_valid(file: Path, text: str) -> None:
 
 def _shown(key: str, value: Any) -> str | None:
     name = next((name for name, option in OPTIONS.items() if option.key == key), None)
-    return shown(SecretStr(value)) if name and is_secret(name) and isinstance(value, str) else shown(value)
+    return display(SecretStr(value)) if name and is_secret(name) and isinstance(value, str) else display(value)
 
 
 def _toml(value: Any) -> str:

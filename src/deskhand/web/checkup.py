@@ -46,7 +46,7 @@ def routes() -> list[Route]:
 async def _checkup(request: Request) -> Response:
     desk: Desk = request.app.state.desk
     now, own = desk.now(), request.state.session
-    kept, opened = await desk.store.read(lambda tx: (tokens.kept(tx), sessions.opened(tx, own, now)))
+    kept, opened = await desk.store.read(lambda tx: (tokens.list_tokens(tx), sessions.opened(tx, own, now)))
     return render(
         request,
         "checkup.html",
