@@ -288,5 +288,5 @@ def _header_bytes(data: dict[str, Any]) -> bytes:
 
 def _without_labels(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:
     date = clock.from_ms(int(data["internalDate"]))
-    summary = parsed.summary(id=str(data["id"]), thread_id=str(data["threadId"]), date=date, labels=())
-    return replace(summary, snippet=html.unescape(data.get("snippet", "")))
+    snippet = html.unescape(data.get("snippet", ""))
+    return parsed.summary(str(data["id"]), str(data["threadId"]), date, snippet, labels=())

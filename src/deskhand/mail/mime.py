@@ -74,9 +74,11 @@ class Parsed:
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> MailSummary:  # noqa: A002
-        shown = (self.sender, self.to, self.subject, date, self.date_header, self.snippet)
-        return MailSummary(id, thread_id, *shown, labels)
+    def summary(
+        self, mail_id: str, thread_id: str, date: datetime, snippet: str, labels: tuple[str, ...]
+    ) -> MailSummary:
+        shown = (self.sender, self.to, self.subject, date, self.date_header, snippet)
+        return MailSummary(mail_id, thread_id, *shown, labels)
 
     def full(self, summary: MailSummary) -> FullMessage:
         return FullMessage(
@@ -105,7 +107,7 @@ class _Part(NamedTuple):
     def first(self, name: bytes) -> bytes:
         return self.fields.get(name, [b""])[0]
 
-    def joined(self, name: bytes, separator: bytes) -> bytes:
+    def join(self, name: bytes, separator: bytes) -> bytes:
         return separator.join(self.fields.get(name, []))
 
 
@@ -133,7 +135,7 @@ def parse(raw: bytes) -> Parsed:
     if len(shown) > LONGEST_BODY:
         notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
-    notes.warnings += _sender_warnings(people(top.joined(b"from", b", ")))
+    notes.warnings += _sender_warnings(people(top.join(b"from", b", ")))
     precedence = headers.text(top.first(b"precedence")).lower()
     return Parsed(
         sender=_people(top, b"from"),
@@ -147,7 +149,7 @@ def parse(raw: bytes) -> Parsed:
         received=headers.date(top.first(b"received").rpartition(b";")[2]),
         message_id=headers.first_message_id(top.first(b"message-id")),
         in_reply_to=headers.first_message_id(top.first(b"in-reply-to")),
-        references=headers.message_ids(top.joined(b"references", b" ")),
+        references=headers.message_ids(top.join(b"references", b" ")),
         action_id=headers.text(top.first(ACTION_HEADER.lower().encode())),
         body=shown,
         body_from=body.source if shown else "none",
@@ -158,7 +160,7 @@ def parse(raw: bytes) -> Parsed:
 
 
 def _people(part: _Part, name: bytes) -> str:
-    return _visible(", ".join(map(str, people(part.joined(name, b", ")))))
+    return _visible(", ".join(map(str, people(part.join(name, b", ")))))
 
 
 def _visible(text: str) -> str:
