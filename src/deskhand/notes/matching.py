@@ -32,11 +32,16 @@ class Query:
         """1: the whole query is in the folded text; 2: each of its words is."""
         if self.whole in text:
             return 1
-        return 2 if all(word in text for word in self.words) else None
+        if all(word in text for word in self.words):
+            return 2
+        return None
 
 
 def fold(text: str) -> str:
-    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
+    """What is the same for two texts that differ only in case or Unicode form."""
+    if text.isascii():
+        return text.lower()
+    return unicodedata.normalize("NFC", text).casefold()
 
 
 def query(text: str) -> Query:
@@ -53,7 +58,7 @@ def query(text: str) -> Query:
 
 def words_of(text: str) -> tuple[set[str], set[str]]:
     """The words of a folded text, long ones in overlapping pieces, and the gaps between neighbours."""
-    listed = printing(text).split()
+    listed = replace_controls(text).split()
     words = set(listed)
     for word in [word for word in words if len(word) > PIECE]:
         words.remove(word)
@@ -63,12 +68,12 @@ def words_of(text: str) -> tuple[set[str], set[str]]:
 
 def probe(word: str) -> str:
     """What at least one piece of a word contains if the word contains `word`."""
-    return printing(word)[:PROBE]
+    return replace_controls(word)[:PROBE]
 
 
 def gaps(whole: str) -> list[str]:
     """The gaps that every text with this folded phrase has."""
-    words = printing(whole).split()
+    words = replace_controls(whole).split()
     # The outer words may be parts of longer ones; what is next to the gap is known if they are long enough.
     return [*_gaps(words[len(words[0]) < GAP : len(words) - (len(words[-1]) < GAP)])]
 
@@ -80,7 +85,9 @@ def _gaps(words: Sequence[str]) -> Iterator[str]:
 def trigrams(text: str) -> list[str]:
     """Some of the text's trigrams, spread over its length: neighbours say nearly the same."""
     last = len(text) - 3
-    places = range(last + 1) if last < GRAMS else [round(at * last / (GRAMS - 1)) for at in range(GRAMS)]
+    places = [*range(last + 1)]
+    if last >= GRAMS:
+        places = [round(at * last / (GRAMS - 1)) for at in range(GRAMS)]
     return [text[at : at + 3] for at in places]
 
 
@@ -89,21 +96,21 @@ def pairs(word: str) -> set[str]:
     return {*map(operator.add, word, word[1:]), *(char for char in word if not char.isascii())}
 
 
-def printing(text: str) -> str:
+def replace_controls(text: str) -> str:
     """The text without what a tokenizer would end a word at, apart from blanks."""
     return _CONTROL.sub("\ufffd", text)
 
 
 def all_of(grams: Iterable[str]) -> str:
     """An FTS5 expression."""
-    return " AND ".join(map(_quoted, grams))
+    return " AND ".join(map(_quote, grams))
 
 
 def any_of(words: Iterable[str]) -> str:
-    return f"({' OR '.join(map(_quoted, words))})"
+    return f"({' OR '.join(map(_quote, words))})"
 
 
-def _quoted(gram: str) -> str:
+def _quote(gram: str) -> str:
     return '"' + gram.replace('"', '""') + '"'
 
 
@@ -118,17 +125,25 @@ def snippet(needles: Sequence[str], path: str, values: Callable[[], Sequence[str
         if place := _locate(body, needle):
             return _excerpt(body, *place)
         for value in values():
-            if place := _locate(value, needle):
-                return " ".join(value.split()) if len(value) <= LONG_VALUE else _excerpt(value, *place)
+            place = _locate(value, needle)
+            if place and len(value) <= LONG_VALUE:
+                return " ".join(value.split())
+            if place:
+                return _excerpt(value, *place)
         if needle in fold(path):
             return path
     return path
 
 
 def _excerpt(text: str, start: int, end: int) -> str:
-    left, right = max(0, start - AROUND), min(len(text), min(end, start + LONG_VALUE) + AROUND)
+    left = max(0, start - AROUND)
+    right = min(end, start + LONG_VALUE) + AROUND
     shown = " ".join(text[left:right].split())
-    return f"{'…' if left > 0 else ''}{shown}{'…' if right < len(text) else ''}"
+    if left > 0:
+        shown = f"…{shown}"
+    if right < len(text):
+        shown = f"{shown}…"
+    return shown
 
 
 def _locate(text: str, needle: str) -> tuple[int, int] | None:
@@ -144,17 +159,12 @@ def _locate(text: str, needle: str) -> tuple[int, int] | None:
 
 def _unfold(text: str, place: int) -> int:
     """The index of the character that became the folded text's character at `place`."""
-    for start, line in _lines(text):
+    start = 0
+    for line in text.splitlines(keepends=True):
         length = len(fold(line))
         if place < length:
             within = bisect_right(range(len(line) + 1), place, key=lambda end: len(fold(line[:end])))
             return start + within - 1
         place -= length
-    return len(text)
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    for line in text.splitlines(keepends=True):
-        yield start, line
         start += len(line)
+    return len(text)
