@@ -11,10 +11,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import Home
-from mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
-from mail.letters import DATE, letter, outgoing
-from requirements import requirement
 
 from deskhand.config import load
 from deskhand.errors import (
@@ -31,6 +27,10 @@ from deskhand.errors import (
 )
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.gmail import GmailMailbox
+from tests.home import Home
+from tests.mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
+from tests.mail.letters import DATE, letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

@@ -10,11 +10,11 @@ from email.message import EmailMessage
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from mail.letters import DATE, letter
-from requirements import requirement
 
 from deskhand.errors import InvalidInput
 from deskhand.mail import FullMessage, addresses, mime
+from tests.mail.letters import DATE, letter
+from tests.requirements import requirement
 
 
 def composed(**changes: object) -> bytes:

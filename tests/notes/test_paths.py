@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.notes import disk
+from tests.home import Home
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

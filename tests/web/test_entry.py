@@ -12,9 +12,6 @@ from pathlib import Path
 import httpx2
 import psycopg
 import pytest
-from conftest import Home
-from person import Person, served, signed_in
-from requirements import requirement
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,6 +25,9 @@ from deskhand.web import passwords, sessions
 from deskhand.web.entry import DOOR_BYTES, FORM_BYTES
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
+from tests.home import Home
+from tests.requirements import requirement
+from tests.web.person import Person, served, signed_in
 
 CHROMIUM = Path("/usr/bin/chromium")
 PASSWORD = "correct horse battery"
@@ -55,7 +55,7 @@ async def desk(home: Home, clock: Clock) -> AsyncIterator[Desk]:
 
 @pytest.fixture
 async def address(desk: Desk) -> AsyncIterator[str]:
-    async with served(site(desk, doors=[Route("/crash", crash)])) as found:
+    async with served(site(desk, beside=[Route("/crash", crash)])) as found:
         yield found
 
 

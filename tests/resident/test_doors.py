@@ -9,19 +9,20 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import ERAS, TOKEN, http_client
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from person import served, signed_in
-from requirements import requirement
 
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.audit import Entry, entries
 from deskhand.config import load
-from deskhand.web.doors import doors
+from deskhand.resident.doors import doors
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
+from tests.home import TOKEN
+from tests.requirements import requirement
+from tests.transports import ERAS, http_client
+from tests.web.person import served, signed_in
 
 MCP = ("/mcp", "/gmail/mcp", "/email/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
 HELLO = {"to": "ann@example.org", "subject": "Hello", "body": "Hi.\n"}
@@ -56,7 +57,7 @@ async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
     desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
     made = doors(desk)
-    async with made.run(), served(site(desk, doors=made.routes)) as address:
+    async with made.run(), served(site(desk, beside=made.routes)) as address:
         yield Place(desk, address)
     await desk.close_mailbox()
     desk.close()
