@@ -75,8 +75,7 @@ def _without_comments(source: str) -> str:
         return source
     kept: list[str] = []
     depth = 0
-    quoted = False
-    escaped = False
+    quoted = escaped = False
     for char in source:
         if not escaped and char == '"' and not depth:
             quoted = not quoted
@@ -114,6 +113,4 @@ def _bad_address(given: str) -> InvalidInput:
 
 
 def _escape_unprintable(char: str) -> str:
-    if char.isprintable():
-        return char
-    return char.encode("unicode_escape").decode()
+    return char if char.isprintable() else char.encode("unicode_escape").decode()

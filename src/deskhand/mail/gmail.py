@@ -60,10 +60,7 @@ class GmailMailbox:
         return self._address
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:
-        parameters: Parameters = ()
-        if query.strip():
-            parameters = (("q", query),)
-        ids = await self._ids(limit, parameters)
+        ids = await self._ids(limit, (("q", query),) if query.strip() else ())
         if not ids:
             return []
         labels, *mails = await self._read_present([LABELS, *map(self._summary_request, ids)])

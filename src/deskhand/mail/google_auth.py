@@ -41,12 +41,10 @@ class AuthorizedUser(BaseModel):
 
     def fresh(self, now: datetime) -> str | None:
         """The token, while it has not expired."""
-        expiry = self.expiry
-        if expiry and not expiry.tzinfo:
-            expiry = expiry.replace(tzinfo=UTC)
-        if expiry and expiry <= now:
-            return None
-        return self.token
+        if self.expiry is None:
+            return self.token
+        expiry = self.expiry if self.expiry.tzinfo else self.expiry.replace(tzinfo=UTC)
+        return self.token if expiry > now else None
 
 
 class InstalledClient(BaseModel):
@@ -86,14 +84,8 @@ class GoogleAuth:
     async def _ask_for_bearer(self, user: AuthorizedUser) -> str:
         if not user.refresh_token:
             raise _sign_in_again("Gmail's token has expired and cannot be renewed")
-        answer = await _token_request(
-            self._http,
-            user.token_uri,
-            grant_type="refresh_token",
-            client_id=user.client_id,
-            client_secret=user.client_secret,
-            refresh_token=user.refresh_token,
-        )
+        proof = {"client_id": user.client_id, "client_secret": user.client_secret, "refresh_token": user.refresh_token}
+        answer = await _token_request(self._http, user.token_uri, grant_type="refresh_token", **proof)
         rotated = answer.get("refresh_token")
         if rotated and rotated != user.refresh_token:
             _save(self._settings, user.model_copy(update={"refresh_token": rotated, "token": None, "expiry": None}))
@@ -205,18 +197,12 @@ def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], 
         visit(consent.url)
         code = _wait_for_code(landing, consent)
 
+    proof = {"client_id": client.client_id, "client_secret": client.client_secret, "code": code}
+    proof |= {"code_verifier": consent.verifier, "redirect_uri": redirect}
+
     async def exchange() -> dict[str, Any]:
         async with httpx2.AsyncClient(timeout=30) as http:
-            return await _token_request(
-                http,
-                client.token_uri,
-                grant_type="authorization_code",
-                client_id=client.client_id,
-                client_secret=client.client_secret,
-                code=code,
-                code_verifier=consent.verifier,
-                redirect_uri=redirect,
-            )
+            return await _token_request(http, client.token_uri, grant_type="authorization_code", **proof)
 
     answer = anyio.run(exchange)
     if SCOPE not in str(answer.get("scope", SCOPE)).split():

@@ -57,16 +57,14 @@ class Answer:
         match self.body:
             case {"error": {"errors": [{"reason": str(reason)}, *_]}}:
                 return reason
-            case _:
-                return ""
+        return ""
 
     @property
     def message(self) -> str:
         match self.body:
             case {"error": {"message": str(message)}}:
                 return message
-            case _:
-                return f"HTTP status {self.status}"
+        return f"HTTP status {self.status}"
 
     @property
     def wants_fewer(self) -> bool:
@@ -215,38 +213,23 @@ def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - o
 
 
 def _may_pass(answer: Answer | NoAnswer) -> bool:
-    match answer:
-        case NoAnswer():
-            return True
-        case Answer():
-            return answer.wants_fewer or answer.status >= 500
+    return isinstance(answer, NoAnswer) or answer.wants_fewer or answer.status >= 500
 
 
 def _answer(status: int, retry_after: str | None, content: bytes) -> Answer:
     body: Any = None
     with suppress(ValueError):
         body = json.loads(content)
-    if not isinstance(body, dict):
-        body = {}
-    seconds = None
-    if retry_after and retry_after.isdecimal():
-        seconds = float(retry_after)
-    return Answer(status, body, seconds)
+    seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
+    return Answer(status, body if isinstance(body, dict) else {}, seconds)
 
 
 def _batch_body(requests: Sequence[Request]) -> bytes:
-    lines: list[str] = []
+    parts: list[str] = []
     for place, request in enumerate(requests):
-        lines += [
-            f"--{_BOUNDARY}",
-            "Content-Type: application/http",
-            f"Content-ID: <{place}>",
-            "",
-            f"{request.method} {request.target} HTTP/1.1",
-            "",
-            "",
-        ]
-    return "\r\n".join([*lines, f"--{_BOUNDARY}--", ""]).encode("ascii")
+        envelope = f"--{_BOUNDARY}\r\nContent-Type: application/http\r\nContent-ID: <{place}>\r\n\r\n"
+        parts.append(f"{envelope}{request.method} {request.target} HTTP/1.1\r\n\r\n\r\n")
+    return f"{''.join(parts)}--{_BOUNDARY}--\r\n".encode("ascii")
 
 
 def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, Answer]]:

@@ -90,9 +90,7 @@ class _Reader:
                 self.hidden_parts += 1
                 self.hidden_characters += size
             return
-        if not top.pre:
-            text = re.sub(r"[ \t\r\n\f]+", " ", text)
-        self.shown.append(text)
+        self.shown.append(text if top.pre else re.sub(r"[ \t\r\n\f]+", " ", text))
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._close_implied(tag)
@@ -183,10 +181,8 @@ class _Reader:
     def _check_link(self, element: _Element) -> None:
         label = "".join(self.shown[element.starts :]).strip()
         real = _host(element.href)
-        if len(label) >= 500 or not real:
-            return
-        shown = _SHOWN_HOST.fullmatch(label)
-        if shown is None:
+        shown = _SHOWN_HOST.fullmatch(label[:500])
+        if shown is None or not real:
             return
         claimed = shown[1].lower().removeprefix("www.")
         actual = real.removeprefix("www.")
@@ -220,13 +216,10 @@ def _tokens(source: str) -> Iterator[tuple[str, bool, str, dict[str, str]]]:
         at = found.end()
         tag = (found[2] or "").lower()
         if tag in _RAW and not found[1]:
-            at = lower.find(f"</{tag}", at)
-            if at < 0:
-                at = len(source)
-        elif tag and found[1]:
-            yield "", True, tag, {}
+            end = lower.find(f"</{tag}", at)
+            at = len(source) if end < 0 else end
         elif tag:
-            yield "", False, tag, _attributes(found[3])
+            yield "", bool(found[1]), tag, _attributes(found[3])
     yield source[at:], False, "", {}
 
 
@@ -321,9 +314,6 @@ def _background(style: Mapping[str, str], attributes: Mapping[str, str]) -> str:
 def _host(href: str) -> str:
     try:
         parts = urlsplit(href.strip())
-        host = parts.hostname or ""
+        return (parts.hostname or "").lower() if parts.scheme in ("http", "https") else ""
     except ValueError:
         return ""
-    if parts.scheme not in ("http", "https"):
-        return ""
-    return host.lower()

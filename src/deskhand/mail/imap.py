@@ -148,9 +148,7 @@ class ImapMailbox:
 
         def work(session: ImapSession) -> list[Copy]:
             folder = session.folder_for("sent")
-            if folder is None:
-                return []
-            return session.search(folder, criteria)
+            return session.search(folder, criteria) if folder else []
 
         found = await self._read(work)
         if found:

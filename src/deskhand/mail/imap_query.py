@@ -28,10 +28,7 @@ class ImapSearch:
         """What to ask `folder`; None where nothing in it can match. `within`: it knows RFC 5032's ages."""
         if folder.role in ("junk", "trash") and query.leaves_trash_out(self._query):
             return None
-        parts: tuple[Query, ...] = (self._query,)
-        if isinstance(self._query, AllOf):
-            parts = self._query.parts
-        keys = [self._key(part, folder, within) for part in parts]
+        keys = [self._key(part, folder, within) for part in query.terms(self._query)]
         if False in keys:
             return None
         return [word for key in keys if isinstance(key, list) for word in key] or [b"ALL"]
@@ -81,9 +78,7 @@ def _words(words: str, where: query.Where) -> Key | bool:
 def _has_label(label: str, folder: Folder) -> Key | bool:
     match label:
         case "UNREAD":
-            if folder.role in ("sent", "drafts"):
-                return False
-            return [b"UNSEEN"]
+            return folder.role not in ("sent", "drafts") and [b"UNSEEN"]
         case "STARRED":
             return [b"FLAGGED"]
         case _ if label in _FOLDER_LABELS:
@@ -108,9 +103,7 @@ def _same(one: str, other: str) -> bool:
 def _not(key: Key | bool) -> Key | bool:
     if isinstance(key, bool):
         return not key
-    if key[0] == b"NOT":
-        return key[1:]
-    return [b"NOT", *key]
+    return key[1:] if key[0] == b"NOT" else [b"NOT", *key]
 
 
 def _any(keys: list[Key | bool]) -> Key | bool:

@@ -105,10 +105,8 @@ class ImapSession:
         declared = {use for flags, _, _ in listed for use in flags}
         found: list[Folder] = []
         for flags, delimiter, name in listed:
-            label = name.removeprefix(prefix).replace(delimiter, "/")
             role = _role(flags, name.rpartition(delimiter)[2], declared)
-            if role:
-                label = ROLES[role][0]
+            label = ROLES[role][0] if role else name.removeprefix(prefix).replace(delimiter, "/")
             found.append(Folder(name, label, role))
         return sorted(found, key=lambda folder: folder.role != "inbox")
 
@@ -228,9 +226,7 @@ class ImapSession:
     def _ask(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
         # The client's own search quotes only what holds a space: a brace or parenthesis would be read as syntax.
         answer: list[bytes] = self._client._raw_command_untagged(command, arguments)  # noqa: SLF001
-        if answer[0] is None:
-            return [b""]
-        return answer
+        return [b""] if answer[0] is None else answer
 
 
 @contextlib.contextmanager
@@ -289,9 +285,7 @@ def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str
 def thread_id(parsed: mime.Parsed, own_id: str) -> str:
     """The mail that began the thread names it."""
     root = next(iter(parsed.references), parsed.in_reply_to or parsed.message_id)
-    if not root:
-        return own_id
-    return _encode_name(root.strip("<>"))
+    return _encode_name(root.strip("<>")) if root else own_id
 
 
 def _encode_name(name: str) -> str:

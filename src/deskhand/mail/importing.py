@@ -112,9 +112,7 @@ def _of_mbox(content: mmap.mmap) -> Iterator[Imported]:
     edge = next(edges, None)
     while edge is not None:
         following = next(edges, None)
-        end = len(content)
-        if following:
-            end = following.start() + 1
+        end = following.start() + 1 if following else len(content)
         raw = _QUOTED_FROM.sub(rb"\1", content[edge.end() : end])
         yield Imported(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
         edge = following

@@ -13,7 +13,7 @@ from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
 from typing import Literal, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
@@ -41,6 +41,7 @@ _BLANK = re.compile(rb"\r?\n")
 _PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
+_DATA_KINDS = ("text/calendar", "text/vcard", "text/csv")
 _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
 
@@ -131,7 +132,9 @@ def parse(raw: bytes) -> Parsed:
     top = _part(_START.sub(b"", raw, count=1))
     notes = _Notes()
     body = _text_of(top, notes, depth=0)
-    shown = _without_invisible(body.text, notes)
+    shown, invisible = unseen.strip(without_surrogates(body.text))
+    if invisible:
+        notes.warnings.append(f"invisible characters removed: {invisible:,}")
     if len(shown) > LONGEST_BODY:
         notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
@@ -214,13 +217,8 @@ def _join_pieces(pieces: dict[int, tuple[str, bool]]) -> str:
         return "".join(text for text, _ in ordered)
     charset, _, rest = first.partition("'")
     ordered[0] = (rest.partition("'")[2], True)
-    data = b""
-    for text, is_encoded in ordered:
-        if is_encoded:
-            data += unquote_to_bytes(text)
-        else:
-            data += text.encode("utf-8", "replace")
-    return decode(data, charset)
+    plain = [text if is_encoded else quote(text, errors="replace") for text, is_encoded in ordered]
+    return decode(unquote_to_bytes("".join(plain)), charset)
 
 
 def _content(part: _Part) -> bytes:
@@ -283,9 +281,7 @@ def _is_attachment(part: _Part) -> bool:
         return True
     if part.kind in ("text/plain", "text/html"):
         return False
-    if part.kind in ("text/calendar", "text/vcard", "text/csv"):
-        return True
-    return not part.kind.startswith(("text/", "multipart/"))
+    return not part.kind.startswith(("text/", "multipart/")) or part.kind in _DATA_KINDS
 
 
 def _filename(part: _Part) -> str:
@@ -301,11 +297,8 @@ def _filename(part: _Part) -> str:
 
 def _join_texts(texts: Sequence[_Text]) -> _Text:
     filled = [text for text in texts if text.text.strip()]
-    source: BodyFrom = "none"
-    if filled:
-        source = "plain"
-    if any(text.source == "html" for text in filled):
-        source = "html"
+    has_html = any(text.source == "html" for text in filled)
+    source: BodyFrom = "html" if has_html else "plain"
     return _Text("\n".join(text.text for text in filled), source)
 
 
@@ -335,13 +328,6 @@ def _read_html(source: str, notes: _Notes) -> _Text:
     return _Text(seen.text, "html")
 
 
-def _without_invisible(text: str, notes: _Notes) -> str:
-    cleaned, count = unseen.strip(without_surrogates(text))
-    if count:
-        notes.warnings.append(f"invisible characters removed: {count:,}")
-    return cleaned
-
-
 # Writing
 
 
@@ -365,19 +351,15 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
+    kind = "html" if _HTML.match(text) else "plain"
+    encoding, content = _transfer_encode(text)
     lines = [
         f"From: {recipient(sender)}",
         headers.fold("To", recipients, separator=","),
         headers.encode("Subject", headers.demand_line("subject", subject)),
         f"Date: {format_datetime(date)}",
         f"Message-ID: {headers.demand_id('message_id', message_id)}",
-        *_thread_fields(in_reply_to, references),
-    ]
-    if action_id:
-        lines.append(f"{ACTION_HEADER}: {headers.demand_line('action_id', action_id)}")
-    kind = "html" if _HTML.match(text) else "plain"
-    encoding, content = _transfer_encode(text)
-    lines += [
+        *_optional_fields(in_reply_to, references, action_id),
         "MIME-Version: 1.0",
         f'Content-Type: text/{kind}; charset="utf-8"',
         f"Content-Transfer-Encoding: {encoding}",
@@ -401,7 +383,7 @@ def _demand_body(body: str) -> str:
     return text
 
 
-def _thread_fields(in_reply_to: str | None, references: Sequence[str]) -> list[str]:
+def _optional_fields(in_reply_to: str | None, references: Sequence[str], action_id: str | None) -> list[str]:
     parents = dict.fromkeys(references)
     fields: list[str] = []
     if in_reply_to:
@@ -409,6 +391,8 @@ def _thread_fields(in_reply_to: str | None, references: Sequence[str]) -> list[s
         fields.append(f"In-Reply-To: {headers.demand_id('in_reply_to', in_reply_to)}")
     if parents:
         fields.append(headers.fold("References", [headers.demand_id("references", each) for each in parents]))
+    if action_id:
+        fields.append(f"{ACTION_HEADER}: {headers.demand_line('action_id', action_id)}")
     return fields
 
 

@@ -117,6 +117,11 @@ def parse(text: str, now: datetime) -> Query:
     return _Parser(text, now).parse()
 
 
+def terms(query: Query) -> tuple[Query, ...]:
+    """What must all hold."""
+    return query.parts if isinstance(query, AllOf) else (query,)
+
+
 def leaves_trash_out(query: Query) -> bool:
     """Gmail shows trash and spam only to those who ask for them."""
     match query:
@@ -162,12 +167,10 @@ class _Parser:
                 groups.append([term])
             joining = False
         self._depth -= 1
-        parts = tuple(map(_any_of, groups))
+        parts = tuple(group[0] if len(group) == 1 else AnyOf(tuple(group)) for group in groups)
         if len(parts) == 1:
             return parts[0]
-        if end == "}" and parts:
-            return AnyOf(parts)
-        return AllOf(parts)
+        return AnyOf(parts) if end == "}" and parts else AllOf(parts)
 
     def _next(self, end: str) -> re.Match[str] | None:
         """The next token; None at the closing bracket `end`, or at the end of the query where that is empty."""
@@ -202,18 +205,14 @@ class _Parser:
             known = _operator(named, self._text)
             following = self._next("") or token
             inner = self._term(following, known or operator)
-            if known:
-                return inner
-            return AllOf((self._leaf(operator, named), inner))
+            return inner if known else AllOf((self._leaf(operator, named), inner))
         if quoted is not None:
             return self._leaf(operator, quoted)
         return self._word(word, operator)
 
     def _word(self, word: str, operator: str) -> Query:
         name, colon, value = word.partition(":")
-        known = None
-        if colon and not operator:
-            known = _operator(name, self._text)
+        known = _operator(name, self._text) if colon and not operator else None
         if known is None:
             return self._leaf(operator, word)
         if not value:
@@ -277,15 +276,7 @@ class _Parser:
 
 def label_name(given: str) -> str:
     """System labels in their one spelling, others as given."""
-    if given.upper() in SYSTEM_LABELS:
-        return given.upper()
-    return given
-
-
-def _any_of(terms: list[Query]) -> Query:
-    if len(terms) == 1:
-        return terms[0]
-    return AnyOf(tuple(terms))
+    return given.upper() if given.upper() in SYSTEM_LABELS else given
 
 
 def _operator(name: str, text: str) -> str | None:

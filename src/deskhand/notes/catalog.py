@@ -101,9 +101,7 @@ def text_of(source: str) -> NoteText:
 
 
 def _without_surrogates(text: str) -> str:
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def decode(data: bytes) -> str:

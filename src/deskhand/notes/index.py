@@ -69,22 +69,13 @@ class Index:
         self._upkeep = Upkeep(root, file, now, scan_budget, batch, background=background)
 
     def list(self, directory: str, field: tuple[str, str] | None, limit: int, cursor: str | None) -> NoteList:
+        folder = directory.strip("/")
         wanted = field and (fold(field[0]), fold(field[1]))
-
-        def answer() -> NoteList:
-            with self._upkeep.view() as view:
-                return _list(view, directory.strip("/"), wanted, limit, cursor)
-
-        return self._attempt_twice(answer)
+        return self._answer(lambda view: _list(view, folder, wanted, limit, cursor))
 
     def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
         asked = matching.query(query)
-
-        def answer() -> NoteList:
-            with self._upkeep.view() as view:
-                return _search(view, asked, limit, cursor)
-
-        return self._attempt_twice(answer)
+        return self._answer(lambda view: _search(view, asked, limit, cursor))
 
     def touch(self, *paths: str) -> None:
         """These paths were just written, moved or deleted: the next question must see it."""
@@ -96,6 +87,13 @@ class Index:
 
     def close(self) -> None:
         self._upkeep.close()
+
+    def _answer(self, ask: Callable[[View], NoteList]) -> NoteList:
+        def attempt() -> NoteList:
+            with self._upkeep.view() as view:
+                return ask(view)
+
+        return self._attempt_twice(attempt)
 
     def _attempt_twice(self, attempt: Callable[[], _Answer]) -> _Answer:
         """A damaged index is thrown away and made again, once."""
@@ -136,10 +134,8 @@ def _list(view: View, folder: str, wanted: tuple[str, str] | None, limit: int, c
 
 def _verify_paths(view: View, wanted: tuple[str, str] | None, after: str, high: str) -> Iterator[str]:
     for path, unsure in lookup.paths_with(view.db, wanted, after, high):
-        if unsure and wanted:
-            if _has_property(view, path, wanted):
-                yield path
-        elif walk.key_of(view.root, path) is not None:
+        is_there = _has_property(view, path, wanted) if unsure and wanted else walk.key_of(view.root, path)
+        if is_there:
             yield path
 
 
@@ -180,10 +176,8 @@ class _Match:
             return [*text.values, text.body]
 
         _, body = frontmatter.split(self.source)
-        needles = asked.words
-        if self.tier == 1:
-            # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
-            needles = (asked.whole,)
+        # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
+        needles = (asked.whole,) if self.tier == 1 else asked.words
         return NoteMatch(path=self.path, snippet=matching.snippet(needles, self.path, values, body))
 
 
@@ -204,12 +198,8 @@ def _verify(view: View, candidate: Candidate, asked: Query, tier: int) -> _Match
         return None
     data, key = content
     source = catalog.decode(data)
-    now: int | None = tier
-    if not candidate.is_filed_as(key):
-        now = _tier(asked, candidate.path, source)
-    if now is None:
-        return None
-    return _Match(now, candidate.id, candidate.path, source)
+    now = tier if candidate.is_filed_as(key) else _tier(asked, candidate.path, source)
+    return _Match(now, candidate.id, candidate.path, source) if now else None
 
 
 def _tier(asked: Query, path: str, source: str) -> int | None:

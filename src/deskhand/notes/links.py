@@ -77,6 +77,5 @@ def _markdown(found: re.Match[str], holder: str, move: Move) -> str:
         new = move.new
     else:
         return found[0]
-    if bracketed:
-        return f"](<{new}{mark}{anchor}>{found['rest']})"
-    return f"]({quote(new, safe='/')}{mark}{anchor}{found['rest']})"
+    place = f"<{new}{mark}{anchor}>" if bracketed else f"{quote(new, safe='/')}{mark}{anchor}"
+    return f"]({place}{found['rest']})"

@@ -57,9 +57,7 @@ def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
         (grams, part),
     )
     found = [word for (word,) in rows] or [part]
-    if len(found) > WORDS:
-        return []
-    return found
+    return found if len(found) <= WORDS else []
 
 
 def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Candidate]:

@@ -32,16 +32,12 @@ class Query:
         """1: the whole query is in the folded text; 2: each of its words is."""
         if self.whole in text:
             return 1
-        if all(word in text for word in self.words):
-            return 2
-        return None
+        return 2 if all(word in text for word in self.words) else None
 
 
 def fold(text: str) -> str:
     """What is the same for two texts that differ only in case or Unicode form."""
-    if text.isascii():
-        return text.lower()
-    return unicodedata.normalize("NFC", text).casefold()
+    return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
 
 
 def query(text: str) -> Query:
@@ -85,9 +81,7 @@ def _gaps(words: Sequence[str]) -> Iterator[str]:
 def trigrams(text: str) -> list[str]:
     """Some of the text's trigrams, spread over its length: neighbours say nearly the same."""
     last = len(text) - 3
-    places = [*range(last + 1)]
-    if last >= GRAMS:
-        places = [round(at * last / (GRAMS - 1)) for at in range(GRAMS)]
+    places = range(last + 1) if last < GRAMS else [round(at * last / (GRAMS - 1)) for at in range(GRAMS)]
     return [text[at : at + 3] for at in places]
 
 
@@ -125,11 +119,8 @@ def snippet(needles: Sequence[str], path: str, values: Callable[[], Sequence[str
         if place := _locate(body, needle):
             return _excerpt(body, *place)
         for value in values():
-            place = _locate(value, needle)
-            if place and len(value) <= LONG_VALUE:
-                return " ".join(value.split())
-            if place:
-                return _excerpt(value, *place)
+            if place := _locate(value, needle):
+                return " ".join(value.split()) if len(value) <= LONG_VALUE else _excerpt(value, *place)
         if needle in fold(path):
             return path
     return path

@@ -175,9 +175,7 @@ class Upkeep:
         last = self._last
         if last is None or last.cost <= self._scan_budget or not last.watched or not self._watch.covers(root):
             return None
-        if last.generation != catalog.generation(db):
-            return None
-        return last
+        return last if last.generation == catalog.generation(db) else None
 
     def _look_at(self, db: sqlite3.Connection, root: walk.Root, named: set[str]) -> None:
         changes: dict[str, walk.Key | None] = {}
@@ -204,7 +202,7 @@ class Upkeep:
         versions = catalog.versions(db)
         dead = versions - len(found)
         if dead > DEAD_ALLOWED and dead * 4 > versions:
-            self._apply(db, root, catalog.in_order(found), from_scratch=True)
+            self._apply(db, root, catalog.in_order(found), clear=True)
         else:
             changes: dict[str, walk.Key | None] = {path: found[path] for path in named if path in found}
             self._apply(db, root, changes | catalog.differences(db, found))
@@ -213,22 +211,17 @@ class Upkeep:
             self._watch.start()
 
     def _apply(
-        self,
-        db: sqlite3.Connection,
-        root: walk.Root,
-        changes: Mapping[str, walk.Key | None],
-        *,
-        from_scratch: bool = False,
+        self, db: sqlite3.Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, clear: bool = False
     ) -> None:
         """Record what changed. Few texts are filed at once, many are left for the background."""
-        if not changes and not from_scratch:
+        if not changes and not clear:
             return
         filings: list[catalog.Filing] = []
         if len(changes) <= FILED_AT_ONCE:
             filings = [catalog.read_filing(root, path, self._now()) for path in changes]
             filings.sort(key=lambda filing: filing.key or (0, 0, 0, 0))
         with self._writing, catalog.transaction(db):
-            if from_scratch:
+            if clear:
                 catalog.clear(db)
             catalog.record_changes(db, root, changes)
             catalog.file_texts(db, filings)
