@@ -105,12 +105,8 @@ def recipient(given: str) -> str:
 
 
 def _bad_address(given: str) -> InvalidInput:
-    shown = printable("".join(map(_escape_unprintable, given)))
+    shown = printable("".join(char if char.isprintable() else ascii(char)[1:-1] for char in given))
     return InvalidInput(
         f"Invalid email address format: {shown}",
         fields=[FieldProblem("to", "is not one bare address", shown, "write it as name@example.org")],
     )
-
-
-def _escape_unprintable(char: str) -> str:
-    return char if char.isprintable() else char.encode("unicode_escape").decode()

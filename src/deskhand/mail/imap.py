@@ -22,7 +22,7 @@ from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, imap_session, mime
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
 from deskhand.mail.imap_query import ImapSearch
-from deskhand.mail.imap_session import ROLES, Copy, Folder, ImapSession
+from deskhand.mail.imap_session import ROLES, Copy, Folder, ImapSession, header
 from deskhand.mail.smtp import submit
 
 T = TypeVar("T")
@@ -71,9 +71,9 @@ class ImapMailbox:
         root = imap_session.decode_name(thread_id)
         if root is None:  # a mail that has no Message-ID is its own thread
             return [(await self.get(thread_id)).summary]
-        name = imap_session.quote(f"<{root}>")
-        criteria = [b"OR", b"HEADER", b"MESSAGE-ID", name, b"OR", b"HEADER", b"REFERENCES", name]
-        criteria += [b"HEADER", b"IN-REPLY-TO", name]
+        name = f"<{root}>"
+        answers = [b"OR", *header("REFERENCES", name), *header("IN-REPLY-TO", name)]
+        criteria = [b"OR", *header("MESSAGE-ID", name), *answers]
 
         def work(session: ImapSession) -> list[MailSummary]:
             kept = [folder for folder in session.folders() if folder.role not in ("junk", "trash")]
@@ -118,8 +118,7 @@ class ImapMailbox:
         parsed = mime.parse(raw)
         if not parsed.message_id:
             raise InvalidInput("a draft needs a Message-ID")
-
-        await self._write(lambda session: session.append(session.ensure_folder("drafts"), raw, ["\\Draft", "\\Seen"]))
+        await self._write(lambda session: session.append("drafts", raw, ["\\Draft", "\\Seen"]))
         return imap_session.mail_id(parsed, "", 0, 0)
 
     async def prepare(self, mail: Outgoing) -> str:
@@ -131,20 +130,13 @@ class ImapMailbox:
         await asyncio.to_thread(submit, *self._relay(), own_address(self._settings), mail)
         try:
             if not isinstance(await self.check(token, mail), Sent):  # some servers file it themselves
-                await self._write(lambda session: session.append(session.ensure_folder("sent"), mail.raw, ["\\Seen"]))
+                await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
         except DeskError as error:
             log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
         return _as_sent(mime.parse(mail.raw))
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
-        criteria = [
-            b"HEADER",
-            b"MESSAGE-ID",
-            imap_session.quote(token),
-            b"HEADER",
-            mime.ACTION_HEADER.encode(),
-            imap_session.quote(mail.action_id),
-        ]
+        criteria = [*header("MESSAGE-ID", token), *header(mime.ACTION_HEADER, mail.action_id)]
 
         def work(session: ImapSession) -> list[Copy]:
             folder = session.folder_for("sent")
@@ -156,7 +148,7 @@ class ImapMailbox:
         return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")
 
     async def position(self) -> str:
-        uidvalidity, uidnext = await self._read(lambda session: session.inbox())
+        uidvalidity, uidnext = await self._read(ImapSession.inbox)
         return f"{uidvalidity}:{uidnext}"
 
     async def arrived(self, cursor: str) -> Arrived | None:
@@ -177,7 +169,9 @@ class ImapMailbox:
         """On a connection of its own, because one that waits can do nothing else."""
         loop = asyncio.get_running_loop()
         began = asyncio.Event()
-        listening = loop.run_in_executor(self._listening, self._listen, seconds, partial(_ring, loop, began))
+        listening = loop.run_in_executor(
+            self._listening, self._listen, seconds, partial(loop.call_soon_threadsafe, began.set)
+        )
         started = asyncio.create_task(began.wait())
         either: list[asyncio.Future[Any]] = [listening, started]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -210,8 +204,7 @@ class ImapMailbox:
         await asyncio.to_thread(self._listening.shutdown)
         if self._bell is not None:
             self._bell.drop()
-        if self._session is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, self._session.close)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._sign_out)
         self._thread.shutdown()
 
     def _relay(self) -> tuple[Account, str | None]:
@@ -258,6 +251,10 @@ class ImapMailbox:
     def _sign_in(self) -> ImapSession:
         return ImapSession(self._account, password(self._settings.home, self._account))
 
+    def _sign_out(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
     def _open_session(self) -> ImapSession:
         if self._session is None:
             self._session = self._sign_in()
@@ -292,10 +289,6 @@ class ImapMailbox:
         return copies
 
 
-def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
-    loop.call_soon_threadsafe(bell.set)
-
-
 def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
     name, _, place = message_id.partition(".")
     known = imap_session.decode_name(name)
@@ -303,7 +296,7 @@ def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
     found: list[Copy] = []
     for folder in session.folders():
         if known is not None and not uid:
-            found += session.search(folder, [b"HEADER", b"MESSAGE-ID", imap_session.quote(f"<{known}>")])
+            found += session.search(folder, header("MESSAGE-ID", f"<{known}>"))
         elif folder.name == known and uidvalidity.isdecimal() and uid.isdecimal():
             found += session.at(folder, int(uidvalidity), int(uid))
     return [copy for copy in found if copy.id == message_id]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from deskhand.mail import query
-from deskhand.mail.imap_session import ROLES, Folder, keyword, quote
+from deskhand.mail.imap_session import ROLES, Folder, header, keyword, quote
 from deskhand.mail.query import AllOf, AnyOf, Not, Query
 
 Key = list[bytes]
@@ -40,9 +40,9 @@ class ImapSearch:
             case query.HasLabel(label):
                 return _has_label(label, folder)
             case query.HasAttachment():
-                return [b"HEADER", b"CONTENT-TYPE", b'"multipart/mixed"']
+                return header("CONTENT-TYPE", "multipart/mixed")
             case query.HasMessageId(name):
-                return [b"HEADER", b"MESSAGE-ID", quote(f"<{name}>")]
+                return header("MESSAGE-ID", f"<{name}>")
             case query.Since(moment):
                 return self._age(b"YOUNGER", b"SINCE", moment, within)
             case query.Until(moment):

@@ -204,8 +204,8 @@ class ImapSession:
         if remove:
             self._client.remove_flags([copy.uid], remove)
 
-    def append(self, folder: Folder, raw: bytes, flags: Sequence[str]) -> None:
-        self._client.append(folder.name, raw, flags)
+    def append(self, role: Role, raw: bytes, flags: Sequence[str]) -> None:
+        self._client.append(self.ensure_folder(role).name, raw, flags)
 
     def _namespace(self) -> tuple[str, str]:
         """What every folder of the person's own begins with, and what stands between a folder and those in it."""
@@ -243,6 +243,11 @@ def translate_errors(host: str) -> Iterator[None]:
         raise Unavailable(f"{host} broke off", hint="try again") from error
     except IMAPClientError as error:
         raise Denied(f"{host} refuses it: {error}", reason="refused") from error
+
+
+def header(name: str, value: str) -> list[bytes]:
+    """A search key: the header field contains the value."""
+    return [b"HEADER", name.encode(), quote(value)]
 
 
 def quote(value: str) -> bytes:

@@ -8,7 +8,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
@@ -17,7 +17,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, FullMessage, MailSummary, headers, html
+from deskhand.mail import Attachment, FullMessage, MailContent, MailSummary, headers, html
 from deskhand.mail.addresses import Person, people, recipient
 from deskhand.mail.charsets import decode, without_surrogates
 
@@ -46,30 +46,21 @@ _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed(MailContent):
     """A mail as it reads. Addresses are `Name <address>`; an id has its angle brackets."""
 
     sender: str
     to: str
-    cc: str
     bcc: str
-    reply_to: str
     subject: str
     date_header: str
     date: datetime | None
     """What the Date header means, UTC; None where it means nothing."""
     received: datetime | None
     """When the last server took it, as it says itself."""
-    message_id: str
     in_reply_to: str
-    references: tuple[str, ...]
     action_id: str
-    body: str
-    body_from: BodyFrom
-    warnings: tuple[str, ...]
-    attachments: tuple[Attachment, ...]
-    list_mail: bool
 
     @property
     def snippet(self) -> str:
@@ -82,18 +73,8 @@ class Parsed:
         return MailSummary(mail_id, thread_id, *shown, labels)
 
     def full(self, summary: MailSummary) -> FullMessage:
-        return FullMessage(
-            summary,
-            cc=self.cc,
-            reply_to=self.reply_to,
-            message_id=self.message_id,
-            references=self.references,
-            body=self.body,
-            body_from=self.body_from,
-            warnings=self.warnings,
-            attachments=self.attachments,
-            list_mail=self.list_mail,
-        )
+        content = {field.name: getattr(self, field.name) for field in fields(MailContent)}
+        return FullMessage(summary=summary, **content)
 
 
 # Reading
@@ -240,9 +221,7 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     children = _children(part)
     if children:
         texts = [_text_of(child, notes, depth + 1) for child in children]
-        if part.kind == "multipart/alternative":
-            return _choose(texts, notes)
-        return _join_texts(texts)
+        return _choose(texts, notes) if part.kind == "multipart/alternative" else _join_texts(texts)
     if _is_attachment(part):
         notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
         return _Text("", "none")
@@ -279,8 +258,6 @@ def _children(part: _Part) -> list[_Part]:
 def _is_attachment(part: _Part) -> bool:
     if part.first(b"content-disposition").strip().lower().startswith(b"attachment"):
         return True
-    if part.kind in ("text/plain", "text/html"):
-        return False
     return not part.kind.startswith(("text/", "multipart/")) or part.kind in _DATA_KINDS
 
 
