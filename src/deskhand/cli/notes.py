@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand.cli.parts import command, group, opened_desk, plain
 
 if TYPE_CHECKING:
-    from deskhand.notes.vault import NoteList
+    from deskhand.notes.index import NoteList
 
 
 def add_to(commands: Any) -> None:

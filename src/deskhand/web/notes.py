@@ -101,7 +101,7 @@ def _resolved(vault: Vault, wanted: str, holder: str) -> str | None:
             return vault.read(path).path
         except DeskError:
             continue  # not there, or no path of this vault: the name alone may still mean a note
-    return next(iter(vault.named(posixpath.basename(named).removesuffix(".md"))), None)
+    return next(iter(vault.paths_named(posixpath.basename(named).removesuffix(".md"))), None)
 
 
 def _value(value: Any) -> str:
