@@ -23,14 +23,14 @@ from .conftest import Account
 
 WRITER = """
 import sys
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.app import Desk
 from deskhand.config import load
 
 desk = Desk(load().settings)
 number = 0
 while True:
-    entry = audit.Entry(timestamp=audit.iso(desk.now()), correlation_id=str(number), actor="writer", action_type="test",
+    entry = audit.Entry(timestamp=clock.iso(desk.now()), correlation_id=str(number), actor="writer", action_type="test",
                         target="x" * 500, result="success")
     desk.store.write_sync(lambda tx: audit.append(tx, entry))
     number = desk.store.write_sync(audit.head).seq

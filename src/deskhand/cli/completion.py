@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deskhand.cli.parts import command
+from deskhand.cli.command import command
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, opened_desk, plain
+from deskhand.cli.command import command, opened_desk, plain
 from deskhand.errors import DeskError, describe
 
 if TYPE_CHECKING:
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    run = command(
-        commands, "orchestrate", _orchestrate, "bring mail to the desk, draft replies, send what you approved"
-    )
+    text = "bring mail to the desk, draft replies, send what you approved"
+    run = command(commands, "orchestrate", _orchestrate, text)
     run.add_argument("--once", action="store_true", help="make one pass over all that waits, then end")
     run.add_argument("--workers", type=_positive, default=4, help="how many steps at a time (default 4)")
     command(commands, "status", _status, "say how the desk stands", json=True)
@@ -71,5 +70,8 @@ def _status(options: argparse.Namespace) -> None:
 
     with opened_desk() as desk:
         found = asyncio.run(status.facts(desk))
-        page = plain(status.page(found, desk.now()).partition("---\n\n")[2])
-        print(found.model_dump_json() if options.json else page)
+        page = status.page(found, desk.now()).partition("---\n\n")[2]
+    if options.json:
+        print(found.model_dump_json())
+    else:
+        print(plain(page))

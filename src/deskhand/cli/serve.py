@@ -1,7 +1,6 @@
 """`deskhand mcp` and `deskhand up`: what runs until it is stopped."""
 
 import argparse
-import json
 import os
 import sys
 import threading
@@ -11,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.parts import command, opened_desk
+from deskhand.cli.command import command, opened_desk, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,9 +41,8 @@ def add_to(commands: Any) -> None:
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
 
     up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
-    up.add_argument(
-        "--port", type=int, help="port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
-    )
+    port = "port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
+    up.add_argument("--port", type=int, help=port)
     up.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     up.add_argument("--demo", action="store_true", help="on a throwaway desk with mail, notes, tasks and two agents")
 
@@ -57,18 +55,27 @@ def _mcp(options: argparse.Namespace) -> None:
     with opened_desk(env_file=options.server == "tasks") as desk:
         log.configure(desk.settings.log_level)
         make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
-        port = desk.settings.port if options.port is None else options.port
-        server = make(desk, desk.token()) if options.http else make(desk)
+        token = desk.token() if options.http else None
+        server = make(desk, token)
         if options.scope:
             server.narrow(options.scope)
 
         async def serve() -> None:
             try:
-                await (server.run_http_async(port) if options.http else server.run_stdio_async())
+                if options.http:
+                    await server.run_http_async(_port(options, desk.settings.port))
+                else:
+                    await server.run_stdio_async()
             finally:
                 await desk.close_mailbox()
 
         anyio.run(serve)
+
+
+def _port(options: argparse.Namespace, default: int) -> int:
+    if options.port is None:
+        return default
+    return int(options.port)
 
 
 def _up(options: argparse.Namespace) -> None:
@@ -79,26 +86,27 @@ def _up(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         _say("starting the desk")
         from deskhand import log
+        from deskhand.listen import open_port
         from deskhand.resident.lock import RunningDesk, acquire
 
-        settings = _settings(stack, demo=options.demo)
+        settings = _settings(stack, options)
         log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
         match acquire(settings.home):
             case RunningDesk() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")
-                return asyncio.run(_linked(settings, first.address, options))
+                asyncio.run(_tell_link(settings, first.address, options))
             case lock:
                 stack.enter_context(lock)
-        with _listening(options, settings) as listener:
-            asyncio.run(_run(settings, listener, lock, options, began))
-    return None
+                default = 0 if options.demo else settings.inbox_port
+                listener = stack.enter_context(open_port(_port(options, default)))
+                asyncio.run(_run(settings, listener, lock, options, began))
 
 
-def _settings(stack: "ExitStack", *, demo: bool) -> "Settings":
-    """The demo's own alone, or the person's."""
+def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
+    """The person's, or those of the demo alone."""
     from deskhand.config import load
 
-    if not demo:
+    if not options.demo:
         return load().settings
     from deskhand.resident.demo import folder
 
@@ -118,13 +126,6 @@ def _log_file(home: "Path") -> "TextIO":
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _listening(options: argparse.Namespace, settings: "Settings") -> "socket":
-    from deskhand.listen import open_port
-
-    default = 0 if options.demo else settings.inbox_port
-    return open_port(default if options.port is None else options.port)
 
 
 async def _run(
@@ -156,7 +157,7 @@ async def _run(
         desk.close()
 
 
-async def _linked(settings: "Settings", address: str, options: argparse.Namespace) -> None:
+async def _tell_link(settings: "Settings", address: str, options: argparse.Namespace) -> None:
     from deskhand.app import Desk
 
     options.no_browser = True
@@ -172,16 +173,14 @@ async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None
     from deskhand.web.sessions import link
 
     found = await link(desk, address)
-    told = {"link": found, "address": address, "home": str(desk.settings.home)}
-    print(json.dumps(told) if options.json else f"open {found}", flush=True)
+    tell(options, {"link": found, "address": address, "home": str(desk.settings.home)}, f"open {found}")
     if not options.no_browser and _has_display():
         threading.Thread(target=webbrowser.open, args=[found], daemon=True).start()
 
 
 def _has_display() -> bool:
     """Without one a text browser would take over this very terminal."""
-    known = environment.variables()
-    return sys.platform in ("darwin", "win32") or "DISPLAY" in known or "WAYLAND_DISPLAY" in known
+    return sys.platform in ("darwin", "win32") or not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(environment.variables())
 
 
 def _say(text: str) -> None:

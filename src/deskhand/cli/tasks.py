@@ -1,14 +1,13 @@
 """`deskhand tasks` and `tasks-api`: tasks to and from a file, and their backend."""
 
 import argparse
-import json
 import os
 import sys
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.command import command, group, opened_desk, tell
 from deskhand.errors import BadConfig, InvalidInput
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def _export(options: argparse.Namespace) -> None:
     import anyio
 
     with opened_desk(env_file=True) as desk:
-        content = str(anyio.run(_asked, desk, "GET", "/tasks/export", None)).encode()
+        content = str(anyio.run(_call, desk, "GET", "/tasks/export", None)).encode()
     if options.file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -54,22 +53,25 @@ def _export(options: argparse.Namespace) -> None:
 def _import(options: argparse.Namespace) -> None:
     import anyio
 
-    try:
-        content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
-    except OSError as error:
-        raise InvalidInput(
-            f"{options.file} cannot be read: {error.strerror}", hint="name an .ics file, or -"
-        ) from error
+    content = _read(options.file)
     with opened_desk(env_file=True) as desk:
-        done = anyio.run(_asked, desk, "POST", "/tasks/import", content)
-    if options.json:
-        print(json.dumps(done))
-    else:
-        left_out = f", {done['left_out']:,} left out (no tasks, or cancelled)" if done["left_out"] else ""
-        print(f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there{left_out}")
+        done = anyio.run(_call, desk, "POST", "/tasks/import", content)
+    text = f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there"
+    if done["left_out"]:
+        text += f", {done['left_out']:,} left out (no tasks, or cancelled)"
+    tell(options, done, text)
 
 
-async def _asked(desk: "Desk", method: str, path: str, body: bytes | None) -> Any:
+def _read(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint="name an .ics file, or -") from error
+
+
+async def _call(desk: "Desk", method: str, path: str, body: bytes | None) -> Any:
     if desk.settings.user is None:
         raise BadConfig("nobody says whose tasks these are", hint="`deskhand init --user NAME --yes`; any name will do")
     try:

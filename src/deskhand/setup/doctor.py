@@ -1,4 +1,4 @@
-"""The check-up of a desk: one finding a part, each with what to do; and the few repairs that are safe."""
+"""The check-up of a desk: for each part a finding that says what to do; and the few repairs that are safe."""
 
 import asyncio
 import inspect
@@ -9,10 +9,9 @@ import httpx2
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
-from deskhand.setup import machine, parts
-from deskhand.setup.findings import Finding, bad, good
-
-__all__ = ["Finding", "checkup", "repair"]
+from deskhand.setup.checks import desk as parts
+from deskhand.setup.checks import machine
+from deskhand.setup.checks.findings import Finding, bad, good
 
 Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
 
@@ -48,7 +47,7 @@ REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.
 
 async def checkup(desk: Desk) -> list[Finding]:
     """Every part in turn; one that fails is a finding, never the end of the check-up."""
-    return [await _checked(name, check, desk) for name, check in CHECKS.items()]
+    return [await _check(name, check, desk) for name, check in CHECKS.items()]
 
 
 def repair(desk: Desk) -> list[str]:
@@ -56,7 +55,7 @@ def repair(desk: Desk) -> list[str]:
     return [line for each in REPAIRS for line in each(desk)]
 
 
-async def _checked(name: str, check: Check, desk: Desk) -> Finding:
+async def _check(name: str, check: Check, desk: Desk) -> Finding:
     try:
         if inspect.iscoroutinefunction(check):
             found: Finding = await check(desk)

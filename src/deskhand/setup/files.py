@@ -27,9 +27,12 @@ def rewrite(file: Path, data: bytes, seen: bytes | None) -> None:
     place = Path(os.path.realpath(file))
     if content(place) != seen:
         raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
+    mode = _NEW
     try:
+        if seen is not None:
+            mode = stat.S_IMODE(place.stat().st_mode)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _swap(place, data, _NEW if seen is None else stat.S_IMODE(place.stat().st_mode))
+        _swap(place, data, mode)
     except OSError as error:
         raise Unavailable(f"cannot write {file}: {error.strerror}", hint="nothing was changed") from error
 
@@ -38,9 +41,12 @@ def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:
     """A copy of `data` in the desk's home, readable by its owner only; its place."""
     folder = home / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stamp = f"{now:%Y%m%dT%H%M%S}"
-    tried = (folder / f"{name}.{stamp}{f'-{more}' if more else ''}" for more in range(10_000))
-    place = next(each for each in tried if not each.exists())
+    first = folder / f"{name}.{now:%Y%m%dT%H%M%S}"
+    place = first
+    for more in range(1, 10_000):
+        if not place.exists():
+            break
+        place = folder / f"{first.name}-{more}"
     _swap(place, data, _NEW)
     return place
 

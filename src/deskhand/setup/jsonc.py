@@ -15,6 +15,8 @@ _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*"')
 _SCALAR = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null")
 _REST = re.compile(r"[ \t]*(?:\r?\n)?[ \t]*")
 _TAIL = re.compile(r"[ \t]*(?://[^\n]*|/\*[^\n]*?\*/)?[ \t]*")
+_COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_LAST_COMMA = re.compile(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])')
 _DEPTH = 100
 
 
@@ -23,11 +25,11 @@ class Member:
     key: str
     start: int
     """Where its key begins."""
-    value: "Node"
+    value: "Value"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class Value:
     start: int
     end: int
     members: tuple[Member, ...] | None
@@ -38,22 +40,23 @@ class Node:
         return next((each for each in reversed(self.members or ()) if each.key == key), None)
 
 
-def parse(text: str) -> Node:
-    start = _skip(text, 1 if text.startswith("\ufeff") else 0)
+def parse(text: str) -> Value:
+    start = _skip(text, text.startswith("\ufeff"))
     root = _node(text, start, 0)
     if _skip(text, root.end) != len(text):
         raise _broken(text, root.end)
     return root
 
 
-def value(text: str, node: Node) -> Any:
-    """What the node says, without its comments."""
-    return json.loads(_plain(text, node))
+def loads(text: str) -> Any:
+    """What the text says, without its comments."""
+    return json.loads(_plain(text, parse(text)))
 
 
 def with_member(text: str, path: tuple[str, ...], new: Any) -> str:
     """`text` with the member at `path` set to `new`; objects on the way are made where they are missing."""
-    text = text if text.strip("\ufeff \t\r\n") else "{}\n"
+    if not text.strip("\ufeff \t\r\n"):
+        text = "{}\n"
     node = parse(text)
     for depth, key in enumerate(path):
         if node.members is None:
@@ -62,9 +65,10 @@ def with_member(text: str, path: tuple[str, ...], new: Any) -> str:
         if found is None:
             for inner in reversed(path[depth + 1 :]):
                 new = {inner: new}
-            return _inserted(text, node, key, new)
+            return _insert(text, node, key, new)
         node = found.value
-    return text[: node.start] + _written(new, _indent(text, node.start), _step(text)) + text[node.end :]
+    value = _format(new, _indent(text, node.start), _step(text))
+    return text[: node.start] + value + text[node.end :]
 
 
 def without_member(text: str, path: tuple[str, ...]) -> str:
@@ -78,42 +82,45 @@ def without_member(text: str, path: tuple[str, ...]) -> str:
     gone = node.member(path[-1])
     if gone is None or node.members is None:
         return text
+    before = text[: gone.start]
+    after = text[gone.value.end :]
+    comma = _skip(text, gone.value.end)
+    if text[comma] == ",":
+        return before + text[_past(_REST, text, comma + 1) :]
     place = node.members.index(gone)
-    after = _skip(text, gone.value.end)
-    if text[after] == ",":
-        rest = _REST.match(text, after + 1)
-        return text[: gone.start] + text[rest.end() if rest else after + 1 :]
-    if place == 0:
-        return _closed(text[: gone.start], text[gone.value.end :])
-    comma = _skip(text, node.members[place - 1].value.end)
-    return _closed(text[:comma] + text[comma + 1 : gone.start], text[gone.value.end :])
-
-
-def _closed(before: str, after: str) -> str:
+    if place > 0:
+        # It is the last one: the comma before it goes with it.
+        comma = _skip(text, node.members[place - 1].value.end)
+        before = text[:comma] + text[comma + 1 : gone.start]
     # A line comment ends with its line: what closes the object must not fall into it.
-    return before.rstrip() + after if after.startswith(("\n", "\r\n")) else before + after
+    if after.startswith(("\n", "\r\n")):
+        before = before.rstrip()
+    return before + after
 
 
-def _inserted(text: str, node: Node, key: str, new: Any) -> str:
-    step, outer = _step(text), _indent(text, node.start)
+def _insert(text: str, node: Value, key: str, new: Any) -> str:
+    step = _step(text)
+    outer = _indent(text, node.start)
     inner = outer + step
-    entry = f"{json.dumps(key, ensure_ascii=False)}: {_written(new, inner, step)}"
+    entry = f"{json.dumps(key, ensure_ascii=False)}: {_format(new, inner, step)}"
     if not node.members:
         kept = text[node.start + 1 : node.end - 1].rstrip()
         return f"{text[: node.start + 1]}{kept}\n{inner}{entry}\n{outer}}}{text[node.end :]}"
-    last = node.members[-1].value.end
-    following = _skip(text, last)
-    comma = text[following] == ","
-    end = following + 1 if comma else last
-    if not comma and "\n" not in text[last : node.end]:
-        return f"{text[:last]}, {entry}{text[last:]}"
+    end = node.members[-1].value.end
+    comma = _skip(text, end)
+    if text[comma] == ",":
+        end = comma + 1
+        before = text[:end]
+    elif "\n" in text[end : node.end]:
+        before = f"{text[:end]},"
+    else:
+        return f"{text[:end]}, {entry}{text[end:]}"
     # What is said behind the last member on its line stays on its line.
-    tail = _TAIL.match(text, end)
-    tail_end = tail.end() if tail else end
-    return f"{text[:end]}{'' if comma else ','}{text[end:tail_end].rstrip()}\n{inner}{entry}{text[tail_end:]}"
+    tail = _past(_TAIL, text, end)
+    return f"{before}{text[end:tail].rstrip()}\n{inner}{entry}{text[tail:]}"
 
 
-def _written(new: Any, indent: str, step: str) -> str:
+def _format(new: Any, indent: str, step: str) -> str:
     return json.dumps(new, indent=step, ensure_ascii=False).replace("\n", f"\n{indent}")
 
 
@@ -124,10 +131,12 @@ def _indent(text: str, at: int) -> str:
 
 def _step(text: str) -> str:
     found = re.search(r"\n([ \t]+)\S", text)
-    return found[1] if found and len(found[1]) <= 8 else "  "
+    if found is None or len(found[1]) > 8:
+        return "  "
+    return found[1]
 
 
-def _node(text: str, at: int, depth: int) -> Node:
+def _node(text: str, at: int, depth: int) -> Value:
     if depth > _DEPTH:
         raise _broken(text, at)
     match text[at : at + 1]:
@@ -139,10 +148,10 @@ def _node(text: str, at: int, depth: int) -> Node:
             found = _STRING.match(text, at) or _SCALAR.match(text, at)
             if found is None:
                 raise _broken(text, at)
-            return Node(at, found.end(), None)
+            return Value(at, found.end(), None)
 
 
-def _object(text: str, start: int, depth: int) -> Node:
+def _object(text: str, start: int, depth: int) -> Value:
     members: list[Member] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "}":
@@ -155,14 +164,14 @@ def _object(text: str, start: int, depth: int) -> Node:
         inner = _node(text, _skip(text, colon + 1), depth + 1)
         members.append(Member(json.loads(key[0]), at, inner))
         at = _next(text, inner.end, "}")
-    return Node(start, at + 1, tuple(members))
+    return Value(start, at + 1, tuple(members))
 
 
-def _array(text: str, start: int, depth: int) -> Node:
+def _array(text: str, start: int, depth: int) -> Value:
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]":
         at = _next(text, _node(text, at, depth + 1).end, "]")
-    return Node(start, at + 1, None)
+    return Value(start, at + 1, None)
 
 
 def _next(text: str, end: int, closing: str) -> int:
@@ -177,18 +186,26 @@ def _next(text: str, end: int, closing: str) -> int:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
+    """Where the blanks and comments end that begin here."""
+    return _past(_SPACE, text, at)
+
+
+def _past(pattern: re.Pattern[str], text: str, at: int) -> int:
+    found = pattern.match(text, at)
     return found.end() if found else at
 
 
-def _plain(text: str, node: Node) -> str:
+def _plain(text: str, node: Value) -> str:
     """The node as strict JSON."""
     piece = text[node.start : node.end]
-    kept = re.sub(r'("(?:[^"\\]|\\.)*")|//[^\n]*|/\*.*?\*/', lambda found: found[1] or " ", piece, flags=re.DOTALL)
-    return re.sub(r'("(?:[^"\\]|\\.)*")|,(?=\s*[}\]])', lambda found: found[1] or "", kept)
+    without_comments = _COMMENT.sub(_keep_string, piece)
+    return _LAST_COMMA.sub(_keep_string, without_comments)
+
+
+def _keep_string(found: re.Match[str]) -> str:
+    return found[1] or " "
 
 
 def _broken(text: str, at: int) -> Unreadable:
-    return Unreadable(
-        f"this is no JSON from line {text.count(chr(10), 0, at) + 1} on", line=text.count("\n", 0, at) + 1
-    )
+    line = text.count("\n", 0, at) + 1
+    return Unreadable(f"this is no JSON from line {line} on", line=line)

@@ -1,6 +1,7 @@
-"""What the commands share: how one is declared, and how the desk is opened."""
+"""What the commands share: how one is declared, how the desk is opened, how something is said and asked."""
 
 import argparse
+import json as json_text
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,11 +32,12 @@ def group(commands: Any, name: str, text: str) -> Any:
 
 @contextmanager
 def opened_desk(*, env_file: bool = False) -> "Iterator[Desk]":
-    """`env_file`: seed 003's `.env` in the working directory is read too."""
+    """With `env_file` the `.env` in the working directory is read too, as the tasks contract wants it."""
     from deskhand.app import Desk
     from deskhand.config import load
 
-    desk = Desk(load(env_file=Path(".env") if env_file else None).settings)
+    place = Path(".env") if env_file else None
+    desk = Desk(load(env_file=place).settings)
     try:
         yield desk
     finally:
@@ -47,7 +49,32 @@ def plain(text: str) -> str:
     return unseen.spell_out(text)
 
 
-def agreed(question: str, *, yes: bool) -> bool:
+def tell(options: argparse.Namespace, facts: Any, text: str) -> None:
+    """Print the facts as JSON where `--json` asks for it, else the text."""
+    if options.json:
+        print(json_text.dumps(facts), flush=True)
+    else:
+        print(text, flush=True)
+
+
+def show_progress(done: int, total: int, text: str) -> None:
+    """Draw a bar over the last one, where somebody looks at the terminal."""
+    if not sys.stderr.isatty():
+        return
+    width = 30
+    filled = width
+    if total:
+        filled = min(width, width * done // total)
+    bar = "#" * filled + "·" * (width - filled)
+    print(f"\r[{bar}] {text}", end="", file=sys.stderr, flush=True)
+
+
+def end_progress() -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def confirm(question: str, *, yes: bool) -> bool:
     """Whether the person says yes; where nobody can be asked, `--yes` must have said it."""
     if yes:
         return True
@@ -55,6 +82,15 @@ def agreed(question: str, *, yes: bool) -> bool:
         raise InvalidInput("nobody can be asked here", hint="add --yes to do it without asking; nothing was changed")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def ask_secret(question: str) -> str:
+    """Never an argument: those are in the shell's history and on every list of processes."""
+    from getpass import getpass
+
+    if sys.stdin.isatty():
+        return getpass(question)
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _sentence(text: str) -> str:

@@ -8,14 +8,17 @@ import stat
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from deskhand import __version__, audit
 from deskhand.app import Desk
-from deskhand.setup.findings import Finding, bad, good, warning
+from deskhand.setup.checks.findings import Finding, bad, good, warning
 
-_LOW, _EMPTY = 1_000_000_000, 100_000_000
+_LOW = 1_000_000_000
+_EMPTY = 100_000_000
 _EARLIEST = 2026
+"""No clock that is right says an earlier year."""
 _SKEW = timedelta(minutes=5)
 _SECRET_NAMES = (".env", "token", "seal.key", "credentials.json", "client_secret.json")
 
@@ -45,11 +48,11 @@ def too_open(folder: Path) -> list[Path]:
     """The home and what lies in it that others may read or write."""
     inside = (path for path in folder.iterdir() if not path.is_symlink())
     others = stat.S_IRWXG | stat.S_IRWXO
-    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and _matters(path, folder)]
+    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and _matters(path)]
 
 
-def _matters(path: Path, folder: Path) -> bool:
-    return path == folder or path.is_dir() or path.suffix != ".migrating"
+def _matters(path: Path) -> bool:
+    return path.is_dir() or path.suffix != ".migrating"
 
 
 def close_home(desk: Desk) -> list[str]:
@@ -67,7 +70,9 @@ def disk(desk: Desk) -> Finding:
     says = f"{free / 1e9:.1f} GB free where the desk's home is"
     if free < _EMPTY:
         return bad("disk", says, "make room: below this nothing can be written safely")
-    return warning("disk", says, "make room soon") if free < _LOW else good("disk", says)
+    if free < _LOW:
+        return warning("disk", says, "make room soon")
+    return good("disk", says)
 
 
 async def clock(desk: Desk) -> Finding:
@@ -77,9 +82,8 @@ async def clock(desk: Desk) -> Finding:
         return bad("clock", f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _last_line(desk)
     if last is not None and last - now > _SKEW:
-        return bad(
-            "clock", f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now", "set the machine's clock"
-        )
+        says = f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now"
+        return bad("clock", says, "set the machine's clock")
     return good("clock", f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
 
 
@@ -88,8 +92,9 @@ async def _last_line(desk: Desk) -> datetime | None:
 
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return None
-    lines = await desk.store.read(lambda tx: audit.entries(tx, limit=1))
-    return datetime.fromisoformat(lines[0][1].timestamp) if lines else None
+    for _, entry in await desk.store.read(partial(audit.entries, limit=1)):
+        return datetime.fromisoformat(entry.timestamp)
+    return None
 
 
 def port(desk: Desk) -> Finding:
@@ -115,26 +120,27 @@ def _is_desk(number: int) -> bool:
 
 def secrets(desk: Desk) -> Finding:
     """Keys must not travel with a repository or a synchronised vault."""
-    folder, vault = desk.settings.home, desk.settings.vault_path
+    folder = desk.settings.home
+    vault = desk.settings.vault_path
     if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
         return bad("secrets", "the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
     if not shutil.which("git"):
         return good("secrets", "the home is outside the vault")
     if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
         return warning("secrets", f"{folder} lies in a git repository", "move it, or add it to .gitignore")
-    kept = _git(vault, "ls-files").splitlines() if vault else []
+    kept = _git(vault, "ls-files").splitlines()
     named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
     if named:
-        return warning(
-            "secrets", f"the vault's repository keeps {', '.join(named[:3])}", "git rm --cached, and renew them"
-        )
+        says = f"the vault's repository keeps {', '.join(named[:3])}"
+        return warning("secrets", says, "git rm --cached, and renew them")
     return good("secrets", "the home is outside the vault and outside any repository")
 
 
 def _git(folder: Path | None, *arguments: str) -> str:
     if folder is None or not folder.is_dir():
         return ""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=20
-    )
-    return done.stdout.strip() if done.returncode == 0 else ""
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode != 0:
+        return ""
+    return done.stdout.strip()

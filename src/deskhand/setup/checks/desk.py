@@ -6,20 +6,23 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-from deskhand import audit
-from deskhand import environment as places
+from deskhand import audit, clock, environment
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
+from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import skeleton
+from deskhand.setup.checks.findings import Finding, bad, good, warning
 from deskhand.setup.clients import CLIENTS, file_of
-from deskhand.setup.connect import entry_name, present
-from deskhand.setup.findings import Finding, bad, good, warning
-from deskhand.setup.init import FOLDERS, make_folders
+from deskhand.setup.connect import entry_name, find_entry
+from deskhand.setup.init import make_folders
 from deskhand.setup.messenger import messenger
 from deskhand.store import Transaction, revision, schema
 
-_PATIENCE = 15
+_SECONDS = 15
+"""How long a mailbox or a backend may take to answer."""
+_SKELETONS = frozenset(map(skeleton, FOLDERS))
 
 
 def vault(desk: Desk) -> Finding:
@@ -43,24 +46,19 @@ def folders(desk: Desk) -> Finding:
             f"{', '.join(sorted(twins))} may be taken for a folder of the desk",
             f"rename it; the desk's own are spelt {', '.join(FOLDERS)}",
         )
-    links = [
-        name
-        for name in FOLDERS
-        if (root / name).is_symlink() or ((root / name).exists() and not (root / name).is_dir())
-    ]
-    if links:
-        return bad(
-            "folders", f"{', '.join(links)} is no ordinary folder", "replace it by a folder: links are not followed"
-        )
+    odd = [name for name in FOLDERS if _is_no_folder(root / name)]
+    if odd:
+        says = f"{', '.join(odd)} is no ordinary folder"
+        return bad("folders", says, "replace it by a folder: links are not followed")
     missing = [name for name in FOLDERS if not (root / name).is_dir()]
     if missing:
-        return warning(
-            "folders", f"{', '.join(missing)} will be made when needed", "deskhand doctor --fix makes them now"
-        )
+        says = f"{', '.join(missing)} will be made when needed"
+        return warning("folders", says, "deskhand doctor --fix makes them now")
     return good("folders", "all folders of the desk are in the vault")
 
 
-_SKELETONS = frozenset(map(skeleton, FOLDERS))
+def _is_no_folder(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
 def add_folders(desk: Desk) -> list[str]:
@@ -105,9 +103,8 @@ def database(desk: Desk) -> Finding:
     if found > schema.HEAD:
         return bad("database", f"its schema {found} is newer than this deskhand", "upgrade deskhand")
     if found < schema.HEAD:
-        return warning(
-            "database", f"schema {found}, behind {schema.HEAD}", "the next start brings it up to date, or --fix"
-        )
+        says = f"schema {found}, behind {schema.HEAD}"
+        return warning("database", says, "the next start brings it up to date, or --fix")
     return good("database", f"{kind}, schema {found}")
 
 
@@ -115,7 +112,7 @@ def upgrade_database(desk: Desk) -> list[str]:
     found = revision(desk.settings.database)
     if found is None or found >= schema.HEAD:
         return []
-    desk.store.write_sync(lambda tx: tx.one("SELECT 1"))
+    desk.store.write_sync(audit.head)  # the first work brings the schema up to date
     return [f"brought the database from schema {found} to {schema.HEAD}"]
 
 
@@ -126,16 +123,15 @@ async def record(desk: Desk) -> Finding:
         case audit.Verified(entries):
             return good("record", f"whole: {entries} lines")
         case audit.Broken(seq, why):
-            return bad(
-                "record", f"not whole: line {seq}: {why}", "compare with a backup: `deskhand restore FILE --to DIR`"
-            )
+            fix = "compare with a backup: `deskhand restore FILE --to DIR`"
+            return bad("record", f"not whole: line {seq}: {why}", fix)
 
 
 async def ledger(desk: Desk) -> Finding:
     """Sends whose process died, and those of which nobody knows."""
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("ledger", "nothing was ever proposed")
-    now = round(desk.now().timestamp() * 1000)
+    now = clock.to_ms(desk.now())
 
     def ask(tx: Transaction) -> tuple[int, int]:
         (stale,) = tx.one("SELECT count(*) FROM actions WHERE state = 'sending' AND lease < ?", now) or (0,)
@@ -144,13 +140,11 @@ async def ledger(desk: Desk) -> Finding:
 
     stale, unknown = await desk.store.read(ask)
     if unknown:
-        return warning(
-            "ledger", f"{unknown} mails may or may not have been sent", "`deskhand approvals`: look, then decide"
-        )
+        says = f"{unknown} mails may or may not have been sent"
+        return warning("ledger", says, "`deskhand approvals`: look, then decide")
     if stale:
-        return warning(
-            "ledger", f"{stale} sends were left by a process that died", "`deskhand orchestrate` takes them over"
-        )
+        says = f"{stale} sends were left by a process that died"
+        return warning("ledger", says, "`deskhand orchestrate` takes them over")
     return good("ledger", "no send is left half done")
 
 
@@ -162,7 +156,7 @@ async def mailbox(desk: Desk) -> Finding:
             return warning("mailbox", "the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
         if not (desk.settings.home / "mail.db").exists():
             return good("mailbox", f"local, for {audit.masked(desk.settings.address)}; no mail yet")
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(_SECONDS):
         await desk.mailbox.search("", 1)
         address = await desk.mailbox.address()
     return good("mailbox", f"{kind}, signed in as {audit.masked(address)}")
@@ -172,27 +166,27 @@ def approvals(desk: Desk) -> Finding:
     settings = desk.settings
     if settings.dev_mode:
         return warning("approvals", "DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it")
-    kinds = "sealed files only" if settings.approvals == "sealed" else "sealed and hand-written files"
-    return good("approvals", f"{kinds}; at most {settings.max_sends} mails in {settings.window_seconds} s")
+    files = "sealed and hand-written files"
+    if settings.approvals == "sealed":
+        files = "sealed files only"
+    return good("approvals", f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
 
 
 async def tasks(desk: Desk) -> Finding:
-    if desk.settings.fastapi_base_url is None:
-        if desk.settings.user is None:
-            return warning(
-                "tasks",
-                "nobody says whose tasks these are: the page and most assistants have none",
-                "deskhand init --user NAME --yes; any name will do",
-            )
-        return good("tasks", f"in the desk's own database, for {desk.settings.user}")
+    settings = desk.settings
+    if settings.fastapi_base_url is None and settings.user is None:
+        says = "nobody says whose tasks these are: the page and most assistants have none"
+        return warning("tasks", says, "deskhand init --user NAME --yes; any name will do")
+    if settings.fastapi_base_url is None:
+        return good("tasks", f"in the desk's own database, for {settings.user}")
     import httpx2
 
-    url = desk.settings.fastapi_base_url
-    async with httpx2.AsyncClient(timeout=_PATIENCE) as http:
+    url = settings.fastapi_base_url
+    async with httpx2.AsyncClient(timeout=_SECONDS) as http:
         answer = await http.get(f"{url}/health")
     if answer.status_code != 200:
         return bad("tasks", f"the backend at {url} answers {answer.status_code}", "look at the backend's own log")
-    if desk.settings.service_auth_token is None:
+    if settings.service_auth_token is None:
         return bad("tasks", "SERVICE_AUTH_TOKEN is not set", "set it to the token that the backend expects")
     return good("tasks", f"the backend at {url} answers")
 
@@ -200,8 +194,9 @@ async def tasks(desk: Desk) -> Finding:
 def agents(desk: Desk) -> Finding:
     if not shutil.which("tmux"):
         return warning("agents", "tmux is not installed: the mailman cannot tell agents of their mail", "install tmux")
-    kept = "the desk's database" if desk.settings.agents_store == "database" else ".agentmail of each repository"
-    return good("agents", f"messages are kept in {kept}")
+    if desk.settings.agents_store == "database":
+        return good("agents", "messages are kept in the desk's database")
+    return good("agents", "messages are kept in .agentmail of each repository")
 
 
 def model(desk: Desk) -> Finding:
@@ -215,22 +210,19 @@ def model(desk: Desk) -> Finding:
 
 def clients(desk: Desk) -> Finding:
     """Which assistants know the desk, and whether they know this one."""
-    known, wrong = [], []
+    known = []
+    wrong = []
     for client in CLIENTS.values():
-        file = file_of(client, places.variables())
+        file = file_of(client, environment.variables())
         try:
-            found = present(client, file, entry_name("desk"))
+            entry = find_entry(client, file, entry_name("desk"))
         except DeskError as error:
             wrong.append(error.message)
             continue
-        if found is None:
+        if entry is None:
             continue
-        command = found.get("command")
-        other = (found.get("env") or {}).get("DESKHAND_HOME", str(desk.settings.home))
-        if other != str(desk.settings.home):
-            wrong.append(f"{client.title} is connected to the desk in {other}")
-        elif command and not (Path(command).is_file() and os.access(command, os.X_OK)):
-            wrong.append(f"{client.title} starts {command}, which is not there")
+        if problem := _problem_of(entry, str(desk.settings.home)):
+            wrong.append(f"{client.title} {problem}")
         else:
             known.append(client.title)
     if wrong:
@@ -240,6 +232,16 @@ def clients(desk: Desk) -> Finding:
     return good("clients", f"connected: {', '.join(known)}")
 
 
+def _problem_of(entry: dict[str, Any], home: str) -> str | None:
+    command = entry.get("command")
+    other = (entry.get("env") or {}).get("DESKHAND_HOME", home)
+    if other != home:
+        return f"is connected to the desk in {other}"
+    if command and not (Path(command).is_file() and os.access(command, os.X_OK)):
+        return f"starts {command}, which is not there"
+    return None
+
+
 def notify(desk: Desk) -> Finding:
     if desk.settings.notify is None:
         return good("notify", "nobody is told by message; the page shows what waits")
@@ -247,6 +249,5 @@ def notify(desk: Desk) -> Finding:
         messenger(desk.settings.notify)
     except BadConfig as error:
         return bad("notify", error.message, error.hint)
-    return good(
-        "notify", f"{len(desk.settings.notify.get_secret_value().split())} addresses are told when something waits"
-    )
+    addresses = desk.settings.notify.get_secret_value().split()
+    return good("notify", f"{len(addresses)} addresses are told when something waits")
