@@ -2,10 +2,11 @@ import subprocess
 import sys
 
 import pytest
-from conftest import Home
-from requirements import requirement
 
-HEAVY = ("mcp", "fastapi", "sqlalchemy", "alembic", "pydantic", "starlette", "yaml")
+from tests.home import Home
+from tests.requirements import requirement
+
+HEAVY = ("mcp", "fastapi", "psycopg", "greenlet", "pydantic", "starlette", "yaml")
 
 
 @requirement("start:light")

@@ -2,11 +2,11 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from requirements import requirement
 
 from deskhand.config import OPTIONS, load
 from deskhand.errors import BadConfig
+from tests.home import Home
+from tests.requirements import requirement
 
 BAD_VALUES = {
     "DEV_MODE": "banana",

@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import ERAS, TRANSPORTS, Home, connected
-from mail.letters import letter
 from mcp import Client, MCPError
-from orchestrator.office import Office, question
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.audit import entries
 from deskhand.config import load
 from deskhand.mail.local import Incoming
 from deskhand.servers.desk import INSTRUCTIONS, desk_server
+from tests.home import Home
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office, question
+from tests.requirements import requirement
+from tests.transports import ERAS, TRANSPORTS, connected
 
 pytestmark = pytest.mark.anyio
 

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-import reference
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.cli import parser
 from deskhand.cli.serve import SERVERS
 from deskhand.config import OPTIONS, load
 from deskhand.errors import ErrorType, MCPErrorCode
+from docs import reference
+from tests.home import Home
+from tests.requirements import requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"

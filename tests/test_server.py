@@ -10,15 +10,16 @@ from typing import Annotated, Any
 import anyio
 import httpx2
 import pytest
-from conftest import TOKEN, Home, http_server
 from mcp import Client, MCPError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
-from requirements import requirement
 
 from deskhand.errors import Denied, error_response
 from deskhand.listen import open_port
 from deskhand.servers import READS, Call, DeskServer, tool
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.transports import http_server
 
 pytestmark = pytest.mark.anyio
 

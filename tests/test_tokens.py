@@ -5,12 +5,12 @@ import sqlite3
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from conftest import Home
-from requirements import requirement
 
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.errors import Exists, InvalidInput
+from tests.home import Home
+from tests.requirements import requirement
 
 NOON = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -9,11 +9,7 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import ERAS, TOKEN, TRANSPORTS, Home, http_client, http_server
 from mcp import Client, MCPError, StdioServerParameters
-from requirements import requirement
-from terminal import AGENTMAIL, Terminal, until_it_listens
-from test_server import INITIALIZE, call, converse
 
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.mail import Message
@@ -21,6 +17,11 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.servers import DeskServer
 from deskhand.servers.agentmail import agentmail_server, agentmail_tools
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.terminal import AGENTMAIL, Terminal, until_it_listens
+from tests.test_server import INITIALIZE, call, converse
+from tests.transports import ERAS, TRANSPORTS, http_client, http_server
 
 pytestmark = pytest.mark.anyio
 Connect = Callable[[str], AbstractAsyncContextManager[Client]]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand.agents import places
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.lines import decode, encode_message, message_of
 from deskhand.agents.mail import Message, instant, timestamp
+from tests.requirements import requirement
 
 TIME = "2026-11-15T06:15:07.375604828Z"
 

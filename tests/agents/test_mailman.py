@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from requirements import requirement
-from terminal import AGENTMAIL, Terminal, until_it_listens
 
 from deskhand.agents import mailman, tmux
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.mail import Message, instant, timestamp
+from tests.requirements import requirement
+from tests.terminal import AGENTMAIL, Terminal, until_it_listens
 
 NOW = instant("2026-11-15T10:00:00Z") or 0
 SECOND = 1_000_000_000

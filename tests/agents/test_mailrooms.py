@@ -9,13 +9,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from requirements import requirement
 
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.mail import Mailroom, Message, instant, timestamp
 from deskhand.agents.sql import SqlRoom
 from deskhand.agents.upkeep import clean_up, copy_mail
 from deskhand.store import open_store
+from tests.requirements import requirement
 
 NOW = instant("2026-11-15T10:00:00.5Z") or 0
 HOUR = 3_600_000_000_000

@@ -10,10 +10,10 @@ from threading import Thread
 
 import pytest
 import yaml
-from conftest import Home
-from requirements import requirement
 
-from judges.node import CONFORMANCE, needs, node
+from tests.home import Home
+from tests.judges.node import CONFORMANCE, needs, node
+from tests.requirements import requirement
 
 APP = Path(__file__).with_name("conformance_app.py")
 LISTENING = "listening on "

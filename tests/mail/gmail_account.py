@@ -13,7 +13,7 @@ from email.message import EmailMessage
 from functools import lru_cache
 from typing import Any
 
-from mail.discovery import Refused
+from tests.mail.discovery import Refused
 
 SYSTEM_LABELS = ("INBOX", "SENT", "DRAFT", "UNREAD", "STARRED", "IMPORTANT", "SPAM", "TRASH", "CATEGORY_PERSONAL")
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import anyio
 import pytest
-from conftest import Home
-from mail.dovecot import Dovecot, Relay
-from mail.gmail_double import GmailDouble
-from mail.letters import letter
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.mail import Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
+from tests.home import Home
+from tests.mail.dovecot import Dovecot, Relay
+from tests.mail.gmail_double import GmailDouble
+from tests.mail.letters import letter
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import httpx2
 import pytest
-from mail import discovery
-from mail.gmail_double import CLIENT, HANDLERS, MODIFY, GmailDouble
-from mail.letters import letter
-from requirements import requirement
+
+from tests.mail import discovery
+from tests.mail.gmail_double import CLIENT, HANDLERS, MODIFY, GmailDouble
+from tests.mail.letters import letter
+from tests.requirements import requirement
 
 
 @pytest.fixture

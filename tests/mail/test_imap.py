@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
-from mail.letters import DATE, letter, outgoing
-from requirements import requirement
 
 from deskhand.config import load
 from deskhand.errors import (
@@ -24,6 +21,9 @@ from deskhand.errors import (
 )
 from deskhand.mail import Sent, Unclear
 from deskhand.mail.imap import ImapMailbox
+from tests.mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
+from tests.mail.letters import DATE, letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -301,7 +301,7 @@ async def test_an_answer_lost_after_the_last_dot_is_unknown_and_stays_so(
 
     with pytest.raises(OutcomeUnknown):
         await mailbox.send(token, mail)
-    assert isinstance(await mailbox.look(token, mail), Unclear)
+    assert isinstance(await mailbox.check(token, mail), Unclear)
     assert len(relay.delivered) == accepted
 
 
@@ -313,10 +313,10 @@ async def test_a_mail_that_lies_in_sent_was_sent_and_is_not_filed_twice(
     token = await mailbox.prepare(mail)
     server.deliver(mail.raw, "Sent Items")
 
-    assert isinstance(await mailbox.look(token, mail), Sent)
+    assert isinstance(await mailbox.check(token, mail), Sent)
     await mailbox.send(token, mail)
     assert server.raws("Sent Items") == [mail.raw]
-    assert isinstance(await mailbox.look(token, outgoing(action_id="act-2")), Unclear)
+    assert isinstance(await mailbox.check(token, outgoing(action_id="act-2")), Unclear)
 
 
 async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(

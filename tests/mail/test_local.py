@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from mail.letters import DATE, letter, outgoing
-from requirements import requirement
 
 from deskhand.errors import BadConfig, InvalidInput, NotFound, SendFailed, Unavailable
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.local import Incoming, LocalMailbox
+from tests.home import Home
+from tests.mail.letters import DATE, letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 2, 24, 12, tzinfo=UTC)
@@ -149,13 +149,13 @@ async def test_a_token_sends_once_and_only_what_was_prepared(mailbox: LocalMailb
     mail, other = outgoing(), outgoing(body="something else", action_id="act-2")
     token = await mailbox.prepare(mail)
 
-    assert await mailbox.look(token, mail) == NotSent(token)
+    assert await mailbox.check(token, mail) == NotSent(token)
     with pytest.raises(SendFailed):
         await mailbox.send(token, other)
     sent = await mailbox.send(token, mail)
 
-    assert await mailbox.send(token, mail) == sent == await mailbox.look(token, mail)
-    assert isinstance(await mailbox.look("unknown", mail), Unclear)
+    assert await mailbox.send(token, mail) == sent == await mailbox.check(token, mail)
+    assert isinstance(await mailbox.check("unknown", mail), Unclear)
     assert await found(mailbox, "in:sent") == ["Hello"]
 
 
@@ -164,7 +164,7 @@ import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from deskhand.mail.local import LocalMailbox
-from mail.letters import outgoing
+from tests.mail.letters import outgoing
 
 async def main():
     mailbox = LocalMailbox(Path(sys.argv[1]), "me@example.com", lambda: datetime(2026, 2, 24, tzinfo=UTC))
@@ -179,7 +179,7 @@ asyncio.run(main())
 
 def racer(file: Path, *tokens: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", RACE, str(file), *tokens]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     started = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, bufsize=1
     )
@@ -210,7 +210,7 @@ async def test_a_killed_sender_leaves_each_mail_sent_once_or_not_at_all(mailbox:
     sender.send_signal(signal.SIGKILL)
     sender.communicate()
 
-    seen = [await mailbox.look(token, outgoing()) for token in tokens]
+    seen = [await mailbox.check(token, outgoing()) for token in tokens]
     assert sum(isinstance(each, Sent) for each in seen) == len(await mailbox.search("in:sent", 100)) >= 5
     for token in tokens:
         await mailbox.send(token, outgoing())

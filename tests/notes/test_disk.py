@@ -13,14 +13,14 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import Home
 from mcp import Client, StdioServerParameters
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Changed
 from deskhand.servers.obsidian import obsidian_server
+from tests.home import Home
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

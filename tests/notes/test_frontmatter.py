@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand.errors import InvalidInput, Unreadable
 from deskhand.notes import frontmatter as fm
 from deskhand.notes.frontmatter import merge, parse, properties, render, rewrite, split, value_texts
+from tests.requirements import requirement
 
 BOM = "\ufeff"
 often = settings(deadline=None, max_examples=200)

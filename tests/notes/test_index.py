@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from requirements import requirement
 
 from deskhand.errors import InvalidInput, Unavailable, Unreadable
 from deskhand.notes import frontmatter
 from deskhand.notes.catalog import TEXT_TABLES
 from deskhand.notes.index import Index, Page
+from tests.requirements import requirement
 
 Open = Callable[..., Index]
 

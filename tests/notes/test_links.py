@@ -1,9 +1,9 @@
 import pytest
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand.notes.links import Move, relinked
+from tests.home import Home
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

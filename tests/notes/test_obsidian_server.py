@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from conftest import Connect, Home
 from dirty_equals import IsStr
 from mcp import Client
-from requirements import requirement
+
+from tests.home import Home
+from tests.requirements import requirement
+from tests.transports import Connect
 
 pytestmark = pytest.mark.anyio
 

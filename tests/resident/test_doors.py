@@ -9,11 +9,8 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import ERAS, TOKEN, http_client
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from person import served, signed_in
-from requirements import requirement
 
 from deskhand import tokens
 from deskhand.app import Desk
@@ -22,6 +19,10 @@ from deskhand.config import load
 from deskhand.resident.doors import doors
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
+from tests.home import TOKEN
+from tests.requirements import requirement
+from tests.transports import ERAS, http_client
+from tests.web.person import served, signed_in
 
 MCP = ("/mcp", "/gmail/mcp", "/email/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
 HELLO = {"to": "ann@example.org", "subject": "Hello", "body": "Hi.\n"}

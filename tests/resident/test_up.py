@@ -15,14 +15,15 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
-from conftest import Home, http_client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.resident import lock
 from deskhand.web.sessions import Session
+from tests.home import Home
+from tests.requirements import requirement
+from tests.transports import http_client
 
 DOORS = ("/mcp", "/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
 FOREIGN_TOKEN = "a-token-of-the-person's-own-desk"

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.store import schema
-
-from .conftest import Account
+from tests.requirements import requirement
+from tests.setup.account import Account
 
 WRITER = """
 import sys

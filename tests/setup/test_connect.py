@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
-from requirements import requirement
 
 from deskhand.setup import jsonc
 from deskhand.setup.clients import CLIENTS, file_of
-
-from .conftest import Account
+from tests.requirements import requirement
+from tests.setup.account import Account
 
 FILES = {
     "claude-code": ".claude.json",

@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from requirements import requirement
 
-from .conftest import Account, Done
+from tests.requirements import requirement
+from tests.setup.account import Account, Done
 
 
 def states(done: Done) -> dict[str, str]:

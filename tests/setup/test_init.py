@@ -10,14 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand.config import OPTIONS, load, sentence
 from deskhand.errors import BadConfig
 from deskhand.notes.folders import FOLDERS
 from deskhand.setup import init
-
-from .conftest import Account
+from tests.requirements import requirement
+from tests.setup.account import Account
 
 
 @requirement("init:commented")

@@ -7,11 +7,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from requirements import requirement
 
 from deskhand import __version__
 from deskhand.cli import parser
 from deskhand.config import OPTIONS
+from tests.requirements import requirement
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PACKAGING = ROOT / "packaging"

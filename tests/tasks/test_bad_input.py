@@ -1,11 +1,11 @@
 """Every field of every tool, with everything that is wrong: named, and never sent to the backend."""
 
 import pytest
-from conftest import Home
-from requirements import requirement
 
-from tasks.conftest import fields, refused
-from tasks.doubles import Recorder, backend_at
+from tests.home import Home
+from tests.requirements import requirement
+from tests.tasks.doubles import Recorder, backend_at
+from tests.tasks.service import fields, refused
 
 pytestmark = pytest.mark.anyio
 

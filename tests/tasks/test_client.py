@@ -1,11 +1,11 @@
 """The client of the backend: what it tries again, what it makes of failures."""
 
 import pytest
-from conftest import Home
-from requirements import requirement
 
-from tasks.conftest import ok, refused
-from tasks.doubles import Pauses, Recorder, backend_at
+from tests.home import Home
+from tests.requirements import requirement
+from tests.tasks.doubles import Pauses, Recorder, backend_at
+from tests.tasks.service import ok, refused
 
 pytestmark = pytest.mark.anyio
 

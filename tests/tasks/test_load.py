@@ -12,12 +12,13 @@ from pathlib import Path
 import httpx2
 import psycopg
 import pytest
-from conftest import TOKEN, Home, http_server
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from requirements import requirement
 
-from tasks.conftest import Service, api_server, ok
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.tasks.service import Service, api_server, ok
+from tests.transports import http_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 

@@ -12,16 +12,16 @@ from typing import Any
 import httpx2
 import psycopg
 import pytest
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand.config import load
 from deskhand.store import Row, Transaction, open_store
 from deskhand.tasks import store
 from deskhand.tasks.models import TaskFilter
-from tasks.conftest import Service, fields, ok, refused
-from tasks.doubles import Pauses, Recorder, backend_at, slow_proxy
+from tests.home import Home
+from tests.requirements import requirement
+from tests.tasks.doubles import Pauses, Recorder, backend_at, slow_proxy
+from tests.tasks.service import Service, fields, ok, refused
 
 pytestmark = pytest.mark.anyio
 

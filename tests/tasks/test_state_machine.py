@@ -7,15 +7,15 @@ import anyio
 import anyio.from_thread
 import httpx2
 import pytest
-from conftest import TOKEN
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from requirements import requirement
 
-from tasks.conftest import Service
+from tests.home import TOKEN
+from tests.requirements import requirement
+from tests.tasks.service import Service
 
 USERS = st.sampled_from(["first", "second"])
 DOORS = st.sampled_from(["rest", "mcp"])

@@ -6,13 +6,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import TOKEN, Home, http_client, http_server
 from dirty_equals import IsInt, IsPartialDict, IsStr
 from mcp import Client
-from requirements import requirement
 
 from deskhand.tasks.models import TaskResponse
-from tasks.conftest import Service, fields, ok, refused
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.tasks.service import Service, fields, ok, refused
+from tests.transports import http_client, http_server
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +140,7 @@ async def test_a_refused_creation_looks_as_the_seed_draws_it(tasks: Client) -> N
 @requirement("tasks:seed")
 async def test_the_backend_hears_the_service_token_and_the_user_on_each_call(home: Home) -> None:
     """FR-003, FR-004, FR-011: what a backend sees of us, in a backend that writes it down."""
-    from tasks.doubles import Recorder, backend_at
+    from tests.tasks.doubles import Recorder, backend_at
 
     heard = Recorder(200, {"tasks": [], "total": 0, "next_cursor": None})
     async with backend_at(home, heard, user="ann") as client:

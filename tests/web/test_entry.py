@@ -12,9 +12,6 @@ from pathlib import Path
 import httpx2
 import psycopg
 import pytest
-from conftest import Home
-from person import Person, served, signed_in
-from requirements import requirement
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -28,6 +25,9 @@ from deskhand.web import passwords, sessions
 from deskhand.web.entry import FORM_BYTES, SIGN_IN_BYTES
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
+from tests.home import Home
+from tests.requirements import requirement
+from tests.web.person import Person, served, signed_in
 
 CHROMIUM = Path("/usr/bin/chromium")
 PASSWORD = "correct horse battery"

@@ -11,11 +11,6 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
-from browser import PHONE, WIDE, chromium, needs_axe, needs_chromium, quiet_page, sign_in, violations
-from mail.letters import letter
-from person import Person, served, signed_in
-from requirements import requirement
-from terminal import Terminal
 
 from deskhand import audit, tokens
 from deskhand.agents.mail import Message
@@ -26,6 +21,11 @@ from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.web import markdown
 from deskhand.web.site import site
+from tests.mail.letters import letter
+from tests.requirements import requirement
+from tests.terminal import Terminal
+from tests.web.browser import PHONE, WIDE, chromium, needs_axe, needs_chromium, quiet_page, sign_in, violations
+from tests.web.person import Person, served, signed_in
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(1)>"
 HOSTILE_HTML = b"""From: "Ann" <ann@example.org>\r

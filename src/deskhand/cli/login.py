@@ -46,13 +46,13 @@ def _gmail(options: argparse.Namespace) -> None:
 
 def _imap(options: argparse.Namespace) -> None:
     from deskhand.config import load
-    from deskhand.mail import safe
+    from deskhand.mail import credentials
     from deskhand.mail.accounts import imap_account
-    from deskhand.mail.imap_session import Session
+    from deskhand.mail.imap_session import ImapSession
 
     del options
     settings = load().settings
     account = imap_account(settings)
     password = ask_secret(f"App password of {account.user} at {account.host}: ")
-    Session(account, password).close()
-    print(f"The password is kept in {safe.put(settings.home, account.secret_name, password)}.")
+    ImapSession(account, password).close()
+    print(f"The password is kept in {credentials.keep(settings.home, account.secret_name, password)}.")

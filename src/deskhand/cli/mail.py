@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deskhand.app import Desk
-    from deskhand.mail import Message
-    from deskhand.mail.importing import Found, Source
+    from deskhand.mail import MailSummary
+    from deskhand.mail.importing import Imported, Source
 
 BATCH_BYTES = 8_000_000
 BATCH_MAILS = 500
@@ -66,10 +66,10 @@ async def _import_all(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Pa
     return seen, new, left_out
 
 
-def _batches(found: "list[Source]") -> "Iterator[list[Found]]":
+def _batches(found: "list[Source]") -> "Iterator[list[Imported]]":
     from deskhand.mail.importing import mails
 
-    batch: list[Found] = []
+    batch: list[Imported] = []
     size = 0
     for mail in chain.from_iterable(map(mails, found)):
         batch.append(mail)
@@ -98,7 +98,7 @@ def _search(options: argparse.Namespace) -> None:
             print(plain(_line(mail)))
 
 
-def _line(mail: "Message") -> str:
+def _line(mail: "MailSummary") -> str:
     unread = "●" if "UNREAD" in mail.labels else " "
     who = mail.sender
     if "SENT" in mail.labels:
@@ -106,7 +106,7 @@ def _line(mail: "Message") -> str:
     return f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}\n    {mail.id}  {mail.snippet[:100]}"
 
 
-async def _find(desk: "Desk", query: str, limit: int) -> "list[Message]":
+async def _find(desk: "Desk", query: str, limit: int) -> "list[MailSummary]":
     try:
         return await desk.mailbox.search(query, limit)
     finally:

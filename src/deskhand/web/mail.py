@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
-from deskhand.mail import Message
+from deskhand.mail import MailSummary
 from deskhand.web.entry import page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in
@@ -32,7 +32,7 @@ async def _list(request: Request) -> Response:
     query = request.query_params.get("q", "").strip()
     number = min(number_in(request, "page", digits=3) or 1, MOST_PAGES)
     problem: InvalidInput | None = None
-    found: list[Message] = []
+    found: list[MailSummary] = []
     try:
         found = await desk.mailbox.search(query, number * PAGE + 1)
     except InvalidInput as failure:
