@@ -46,15 +46,14 @@ def _completion(options: argparse.Namespace) -> None:
         ]
         print(_script("fish", KNOWN=" ".join(known), VALUED=" ".join(valued), RULES="\n".join(rules)))
         return
-    values = [
-        f"    '{each.path}:{flag}') answer='{' '.join(words)}'; return ;;"
-        for each in commands
-        for flag, words in each.values.items()
-    ]
-    lines = [
-        f"    '{each.path}') words='{' '.join(each.words)}'; flags='{' '.join(each.flags)}'; files={'1' * each.files} ;;"
-        for each in commands
-    ]
+    values = []
+    lines = []
+    for each in commands:
+        words = " ".join(each.words)
+        flags = " ".join(each.flags)
+        lines.append(f"    '{each.path}') words='{words}'; flags='{flags}'; files={'1' * each.files} ;;")
+        for flag, few in each.values.items():
+            values.append(f"    '{each.path}:{flag}') answer='{' '.join(few)}'; return ;;")
     answers = _script("answers", VALUES="\n".join(values), COMMANDS="\n".join(lines))
     step = _script("step", KNOWN="|".join(known), VALUED="|".join(valued))
     print(_script(options.shell, ANSWERS=answers, STEP=step))

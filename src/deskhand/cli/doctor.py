@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import command, tell
@@ -32,8 +32,8 @@ def _doctor(options: argparse.Namespace) -> int:
         desk = Desk(load().settings)
     except BadConfig as error:
         # Nothing else can be checked without it.
-        finding = bad("configuration", describe(error).removeprefix("error: "), error.hint)
-        return _show([finding], [], options)
+        finding = bad(describe(error).removeprefix("error: "), error.hint)
+        return _show([replace(finding, name="configuration")], [], options)
     try:
         done = []
         if options.fix:

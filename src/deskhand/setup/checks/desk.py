@@ -29,32 +29,31 @@ def vault(desk: Desk) -> Finding:
     try:
         folder = desk.settings.vault
     except BadConfig as error:
-        return bad("vault", error.message, error.hint)
+        return bad(error.message, error.hint)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        return bad("vault", f"{folder} cannot be read and written", f"chmod u+rwx {folder}")
-    return good("vault", str(folder))
+        return bad(f"{folder} cannot be read and written", f"chmod u+rwx {folder}")
+    return good(str(folder))
 
 
 def folders(desk: Desk) -> Finding:
     root = desk.settings.vault_path
     if root is None or not root.is_dir():
-        return warning("folders", "there is no vault to look into", "set VAULT_PATH")
+        return warning("there is no vault to look into", "set VAULT_PATH")
     twins = [path.name for path in root.iterdir() if path.name not in FOLDERS and skeleton(path.name) in _SKELETONS]
     if twins:
         return bad(
-            "folders",
             f"{', '.join(sorted(twins))} may be taken for a folder of the desk",
             f"rename it; the desk's own are spelt {', '.join(FOLDERS)}",
         )
     odd = [name for name in FOLDERS if _is_no_folder(root / name)]
     if odd:
         says = f"{', '.join(odd)} is no ordinary folder"
-        return bad("folders", says, "replace it by a folder: links are not followed")
+        return bad(says, "replace it by a folder: links are not followed")
     missing = [name for name in FOLDERS if not (root / name).is_dir()]
     if missing:
         says = f"{', '.join(missing)} will be made when needed"
-        return warning("folders", says, "deskhand doctor --fix makes them now")
-    return good("folders", "all folders of the desk are in the vault")
+        return warning(says, "deskhand doctor --fix makes them now")
+    return good("all folders of the desk are in the vault")
 
 
 def _is_no_folder(path: Path) -> bool:
@@ -71,18 +70,18 @@ def add_folders(desk: Desk) -> list[str]:
 def index(desk: Desk) -> Finding:
     """A cache: at worst it costs time."""
     if desk.settings.vault_path is None or not desk.settings.vault_path.is_dir():
-        return good("index", "without a vault there is none")
+        return good("without a vault there is none")
     file = desk.index_file
     if not file.exists():
-        return good("index", "is made at the first search")
+        return good("is made at the first search")
     try:
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as db:
             (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error as error:
         answer = str(error)
     if answer != "ok":
-        return warning("index", f"the search index is damaged: {answer}", "deskhand doctor --fix builds it anew")
-    return good("index", f"{file.stat().st_size / 1e6:.1f} MB, in order")
+        return warning(f"the search index is damaged: {answer}", "deskhand doctor --fix builds it anew")
+    return good(f"{file.stat().st_size / 1e6:.1f} MB, in order")
 
 
 def rebuild_index(desk: Desk) -> list[str]:
@@ -99,13 +98,13 @@ def database(desk: Desk) -> Finding:
     found = revision(url)
     kind = url.partition("://")[0]
     if found is None:
-        return good("database", f"{kind}; it is made at the first use")
+        return good(f"{kind}; it is made at the first use")
     if found > schema.HEAD:
-        return bad("database", f"its schema {found} is newer than this deskhand", "upgrade deskhand")
+        return bad(f"its schema {found} is newer than this deskhand", "upgrade deskhand")
     if found < schema.HEAD:
         says = f"schema {found}, behind {schema.HEAD}"
-        return warning("database", says, "the next start brings it up to date, or --fix")
-    return good("database", f"{kind}, schema {found}")
+        return warning(says, "the next start brings it up to date, or --fix")
+    return good(f"{kind}, schema {found}")
 
 
 def upgrade_database(desk: Desk) -> list[str]:
@@ -118,19 +117,19 @@ def upgrade_database(desk: Desk) -> list[str]:
 
 async def record(desk: Desk) -> Finding:
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
-        return good("record", "has no line yet")
+        return good("has no line yet")
     match await desk.store.read(audit.verify):
         case audit.Verified(entries):
-            return good("record", f"whole: {entries} lines")
+            return good(f"whole: {entries} lines")
         case audit.Broken(seq, why):
             fix = "compare with a backup: `deskhand restore FILE --to DIR`"
-            return bad("record", f"not whole: line {seq}: {why}", fix)
+            return bad(f"not whole: line {seq}: {why}", fix)
 
 
 async def ledger(desk: Desk) -> Finding:
     """Sends whose process died, and those of which nobody knows."""
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
-        return good("ledger", "nothing was ever proposed")
+        return good("nothing was ever proposed")
     now = clock.to_ms(desk.now())
 
     def ask(tx: Transaction) -> tuple[int, int]:
@@ -141,11 +140,11 @@ async def ledger(desk: Desk) -> Finding:
     stale, unknown = await desk.store.read(ask)
     if unknown:
         says = f"{unknown} mails may or may not have been sent"
-        return warning("ledger", says, "`deskhand approvals`: look, then decide")
+        return warning(says, "`deskhand approvals`: look, then decide")
     if stale:
         says = f"{stale} sends were left by a process that died"
-        return warning("ledger", says, "`deskhand orchestrate` takes them over")
-    return good("ledger", "no send is left half done")
+        return warning(says, "`deskhand orchestrate` takes them over")
+    return good("no send is left half done")
 
 
 async def mailbox(desk: Desk) -> Finding:
@@ -153,59 +152,59 @@ async def mailbox(desk: Desk) -> Finding:
     kind = desk.settings.mail
     if kind == "local":
         if desk.settings.address is None:
-            return warning("mailbox", "the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
+            return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
         if not (desk.settings.home / "mail.db").exists():
-            return good("mailbox", f"local, for {audit.masked(desk.settings.address)}; no mail yet")
+            return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
     async with asyncio.timeout(_SECONDS):
         await desk.mailbox.search("", 1)
         address = await desk.mailbox.address()
-    return good("mailbox", f"{kind}, signed in as {audit.masked(address)}")
+    return good(f"{kind}, signed in as {audit.masked(address)}")
 
 
 def approvals(desk: Desk) -> Finding:
     settings = desk.settings
     if settings.dev_mode:
-        return warning("approvals", "DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it")
+        return warning("DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it")
     files = "sealed and hand-written files"
     if settings.approvals == "sealed":
         files = "sealed files only"
-    return good("approvals", f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
+    return good(f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
 
 
 async def tasks(desk: Desk) -> Finding:
     settings = desk.settings
     if settings.fastapi_base_url is None and settings.user is None:
         says = "nobody says whose tasks these are: the page and most assistants have none"
-        return warning("tasks", says, "deskhand init --user NAME --yes; any name will do")
+        return warning(says, "deskhand init --user NAME --yes; any name will do")
     if settings.fastapi_base_url is None:
-        return good("tasks", f"in the desk's own database, for {settings.user}")
+        return good(f"in the desk's own database, for {settings.user}")
     import httpx2
 
     url = settings.fastapi_base_url
     async with httpx2.AsyncClient(timeout=_SECONDS) as http:
         answer = await http.get(f"{url}/health")
     if answer.status_code != 200:
-        return bad("tasks", f"the backend at {url} answers {answer.status_code}", "look at the backend's own log")
+        return bad(f"the backend at {url} answers {answer.status_code}", "look at the backend's own log")
     if settings.service_auth_token is None:
-        return bad("tasks", "SERVICE_AUTH_TOKEN is not set", "set it to the token that the backend expects")
-    return good("tasks", f"the backend at {url} answers")
+        return bad("SERVICE_AUTH_TOKEN is not set", "set it to the token that the backend expects")
+    return good(f"the backend at {url} answers")
 
 
 def agents(desk: Desk) -> Finding:
     if not shutil.which("tmux"):
-        return warning("agents", "tmux is not installed: the mailman cannot tell agents of their mail", "install tmux")
+        return warning("tmux is not installed: the mailman cannot tell agents of their mail", "install tmux")
     if desk.settings.agents_store == "database":
-        return good("agents", "messages are kept in the desk's database")
-    return good("agents", "messages are kept in .agentmail of each repository")
+        return good("messages are kept in the desk's database")
+    return good("messages are kept in .agentmail of each repository")
 
 
 def model(desk: Desk) -> Finding:
     settings = desk.settings
     if settings.model is None:
-        return good("model", "none: rules or a connected assistant decide about mail")
+        return good("none: rules or a connected assistant decide about mail")
     if settings.model_api_key is None and settings.model_base_url is None:
-        return bad("model", f"{settings.model} has no key", "set DESKHAND_MODEL_API_KEY or the provider's own variable")
-    return good("model", settings.model)
+        return bad(f"{settings.model} has no key", "set DESKHAND_MODEL_API_KEY or the provider's own variable")
+    return good(settings.model)
 
 
 def clients(desk: Desk) -> Finding:
@@ -226,10 +225,10 @@ def clients(desk: Desk) -> Finding:
         else:
             known.append(client.title)
     if wrong:
-        return warning("clients", "; ".join(wrong), "`deskhand connect CLIENT` writes the entry anew")
+        return warning("; ".join(wrong), "`deskhand connect CLIENT` writes the entry anew")
     if not known:
-        return warning("clients", "no assistant is connected", "deskhand connect CLIENT")
-    return good("clients", f"connected: {', '.join(known)}")
+        return warning("no assistant is connected", "deskhand connect CLIENT")
+    return good(f"connected: {', '.join(known)}")
 
 
 def _problem_of(entry: dict[str, Any], home: str) -> str | None:
@@ -244,10 +243,10 @@ def _problem_of(entry: dict[str, Any], home: str) -> str | None:
 
 def notify(desk: Desk) -> Finding:
     if desk.settings.notify is None:
-        return good("notify", "nobody is told by message; the page shows what waits")
+        return good("nobody is told by message; the page shows what waits")
     try:
         messenger(desk.settings.notify)
     except BadConfig as error:
-        return bad("notify", error.message, error.hint)
+        return bad(error.message, error.hint)
     addresses = desk.settings.notify.get_secret_value().split()
-    return good("notify", f"{len(addresses)} addresses are told when something waits")
+    return good(f"{len(addresses)} addresses are told when something waits")

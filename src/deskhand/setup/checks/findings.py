@@ -6,22 +6,23 @@ from typing import Literal
 State = Literal["good", "warning", "bad"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    name: str
+    name: str = ""
+    """Of the check; the check-up puts it in."""
     state: State
     says: str
     fix: str | None = None
     """What to do, in one sentence or a command."""
 
 
-def good(name: str, says: str) -> Finding:
-    return Finding(name, "good", says)
+def good(says: str) -> Finding:
+    return Finding(state="good", says=says)
 
 
-def warning(name: str, says: str, fix: str | None) -> Finding:
-    return Finding(name, "warning", says, fix)
+def warning(says: str, fix: str | None) -> Finding:
+    return Finding(state="warning", says=says, fix=fix)
 
 
-def bad(name: str, says: str, fix: str | None) -> Finding:
-    return Finding(name, "bad", says, fix)
+def bad(says: str, fix: str | None) -> Finding:
+    return Finding(state="bad", says=says, fix=fix)

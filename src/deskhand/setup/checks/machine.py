@@ -25,23 +25,23 @@ _SECRET_NAMES = (".env", "token", "seal.key", "credentials.json", "client_secret
 
 def python(desk: Desk) -> Finding:
     del desk
-    return good("python", f"deskhand {__version__} on Python {sys.version.split()[0]}")
+    return good(f"deskhand {__version__} on Python {sys.version.split()[0]}")
 
 
 def home(desk: Desk) -> Finding:
     """Nobody else may read keys, tokens and mail."""
     folder = desk.settings.home
     if not folder.is_dir():
-        return good("home", f"{folder} is made at the first use")
+        return good(f"{folder} is made at the first use")
     if folder.stat().st_uid != os.getuid():
-        return bad("home", f"{folder} belongs to another user", "run deskhand as its owner, or set DESKHAND_HOME")
+        return bad(f"{folder} belongs to another user", "run deskhand as its owner, or set DESKHAND_HOME")
     if not os.access(folder, os.W_OK | os.X_OK):
-        return bad("home", f"{folder} cannot be written", f"chmod 700 {folder}")
+        return bad(f"{folder} cannot be written", f"chmod 700 {folder}")
     open_to_others = too_open(folder)
     if open_to_others:
         names = ", ".join(str(path.relative_to(folder.parent)) for path in open_to_others[:5])
-        return bad("home", f"others may read {names}", "deskhand doctor --fix takes that right away")
-    return good("home", f"{folder}, readable by you alone")
+        return bad(f"others may read {names}", "deskhand doctor --fix takes that right away")
+    return good(f"{folder}, readable by you alone")
 
 
 def too_open(folder: Path) -> list[Path]:
@@ -69,22 +69,22 @@ def disk(desk: Desk) -> Finding:
     free = shutil.disk_usage(folder).free
     says = f"{free / 1e9:.1f} GB free where the desk's home is"
     if free < _EMPTY:
-        return bad("disk", says, "make room: below this nothing can be written safely")
+        return bad(says, "make room: below this nothing can be written safely")
     if free < _LOW:
-        return warning("disk", says, "make room soon")
-    return good("disk", says)
+        return warning(says, "make room soon")
+    return good(says)
 
 
 async def clock(desk: Desk) -> Finding:
     """Approvals expire and the rate window moves by this clock."""
     now = desk.now()
     if now.year < _EARLIEST:
-        return bad("clock", f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
+        return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _last_line(desk)
     if last is not None and last - now > _SKEW:
         says = f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now"
-        return bad("clock", says, "set the machine's clock")
-    return good("clock", f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
+        return bad(says, "set the machine's clock")
+    return good(f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
 
 
 async def _last_line(desk: Desk) -> datetime | None:
@@ -103,9 +103,9 @@ def port(desk: Desk) -> Finding:
         socket.create_server(("127.0.0.1", number)).close()
     except OSError as error:
         if _is_desk(number):
-            return good("port", f"a desk answers at http://127.0.0.1:{number}")
-        return warning("port", f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
-    return good("port", f"{number} is free for `deskhand up`")
+            return good(f"a desk answers at http://127.0.0.1:{number}")
+        return warning(f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
+    return good(f"{number} is free for `deskhand up`")
 
 
 def _is_desk(number: int) -> bool:
@@ -123,17 +123,17 @@ def secrets(desk: Desk) -> Finding:
     folder = desk.settings.home
     vault = desk.settings.vault_path
     if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
-        return bad("secrets", "the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
+        return bad("the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
     if not shutil.which("git"):
-        return good("secrets", "the home is outside the vault")
+        return good("the home is outside the vault")
     if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
-        return warning("secrets", f"{folder} lies in a git repository", "move it, or add it to .gitignore")
+        return warning(f"{folder} lies in a git repository", "move it, or add it to .gitignore")
     kept = _git(vault, "ls-files").splitlines()
     named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
     if named:
         says = f"the vault's repository keeps {', '.join(named[:3])}"
-        return warning("secrets", says, "git rm --cached, and renew them")
-    return good("secrets", "the home is outside the vault and outside any repository")
+        return warning(says, "git rm --cached, and renew them")
+    return good("the home is outside the vault and outside any repository")
 
 
 def _git(folder: Path | None, *arguments: str) -> str:
