@@ -134,7 +134,7 @@ async def _run(
     import time
 
     from deskhand.app import Desk
-    from deskhand.resident.demo import furnish
+    from deskhand.resident.demo import fill
     from deskhand.resident.up import up
 
     port = listener.getsockname()[1]
@@ -143,7 +143,7 @@ async def _run(
     desk = Desk(settings.model_copy(update=own))
 
     async def ready(address: str) -> None:
-        lock.tell(port)
+        lock.announce(port)
         if options.demo:
             _say(f"another terminal uses the same desk with DESKHAND_HOME={settings.home}")
         _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")
@@ -151,7 +151,7 @@ async def _run(
 
     try:
         if options.demo:
-            await furnish(desk, _say)
+            await fill(desk, _say)
         await up(desk, listener, say=_say, ready=ready, demo=options.demo)
     finally:
         desk.close()
