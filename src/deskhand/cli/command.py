@@ -1,19 +1,22 @@
 """What the commands share: how one is declared, how the desk is opened, how something is said and asked."""
 
 import argparse
+import asyncio
 import json as json_text
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deskhand import unseen
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+    from deskhand.config import Settings
 
+T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int | None]
 
 
@@ -31,17 +34,35 @@ def group(commands: Any, name: str, text: str) -> Any:
 
 
 @contextmanager
-def opened_desk(*, env_file: bool = False) -> "Iterator[Desk]":
+def opened_desk(settings: "Settings | None" = None, *, env_file: bool = False) -> "Iterator[Desk]":
     """With `env_file` the `.env` in the working directory is read too, as the tasks contract wants it."""
     from deskhand.app import Desk
     from deskhand.config import load
 
     place = Path(".env") if env_file else None
-    desk = Desk(load(env_file=place).settings)
+    desk = Desk(settings or load(env_file=place).settings)
     try:
         yield desk
     finally:
         desk.close()
+
+
+def at_desk(work: "Callable[[Desk], Awaitable[T]]", *, env_file: bool = False) -> T:
+    with opened_desk(env_file=env_file) as desk:
+        return run(desk, work)
+
+
+def run(desk: "Desk", work: "Callable[[Desk], Awaitable[T]]") -> T:
+    """Do the work in an event loop, and close in that loop what it has opened there."""
+
+    async def whole() -> T:
+        try:
+            return await work(desk)
+        finally:
+            await desk.close_mailbox()
+            await desk.leave_tasks()
+
+    return asyncio.run(whole())
 
 
 def plain(text: str) -> str:

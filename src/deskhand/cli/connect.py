@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, tell
+from deskhand.cli.command import command, confirm, opened_desk, tell
 from deskhand.errors import DeskError, NotFound
 from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, file_of, this_program
 
@@ -29,15 +29,13 @@ def add_to(commands: Any) -> None:
 
 
 def _connect(options: argparse.Namespace) -> int:
-    from deskhand.app import Desk
     from deskhand.config import load
     from deskhand.setup.connect import entry_name
 
     client = CLIENTS[options.client]
     name = entry_name(options.server)
     loaded = load()
-    desk = Desk(loaded.settings)
-    try:
+    with opened_desk(loaded.settings) as desk:
         if options.print:
             return _print(desk, client, name, options)
         if options.undo:
@@ -46,8 +44,6 @@ def _connect(options: argparse.Namespace) -> int:
             note = f"note: {', '.join(names)} is set in this shell only; the client reads config.toml (`deskhand init`)"
             print(note, file=sys.stderr)
         return _write(desk, client, name, options)
-    finally:
-        desk.close()
 
 
 def _print(desk: "Desk", client: Client, name: str, options: argparse.Namespace) -> int:

@@ -5,11 +5,10 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, tell
+from deskhand.cli.command import command, opened_desk, run, tell
 from deskhand.errors import BadConfig, describe
 
 if TYPE_CHECKING:
-    from deskhand.app import Desk
     from deskhand.setup.checks.findings import Finding
 
 _MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
@@ -21,35 +20,22 @@ def add_to(commands: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    import asyncio
-
-    from deskhand.app import Desk
     from deskhand.config import load
     from deskhand.setup import doctor
     from deskhand.setup.checks.findings import bad
 
     try:
-        desk = Desk(load().settings)
+        settings = load().settings
     except BadConfig as error:
         # Nothing else can be checked without it.
         finding = bad(describe(error).removeprefix("error: "), error.hint)
         return _show([replace(finding, name="configuration")], [], options)
-    try:
-        done = []
+    done = []
+    with opened_desk(settings) as desk:
         if options.fix:
             done = doctor.repair(desk)
-        return _show(asyncio.run(_checkup(desk)), done, options)
-    finally:
-        desk.close()
-
-
-async def _checkup(desk: "Desk") -> "list[Finding]":
-    from deskhand.setup.doctor import checkup
-
-    try:
-        return await checkup(desk)
-    finally:
-        await desk.close_mailbox()
+        found = run(desk, doctor.checkup)
+    return _show(found, done, options)
 
 
 def _show(found: "list[Finding]", done: list[str], options: argparse.Namespace) -> int:

@@ -4,12 +4,13 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.command import command, end_progress, group, opened_desk, plain, show_progress, tell
+from deskhand.cli.command import at_desk, command, end_progress, group, plain, show_progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,10 +35,7 @@ def add_to(commands: Any) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    import anyio
-
-    with opened_desk() as desk:
-        seen, new, left_out = anyio.run(_import_all, desk, options.path)
+    seen, new, left_out = at_desk(partial(_import_all, path=options.path))
     for file, why in left_out:
         print(f"left out: {file}: {why}", file=sys.stderr)
     facts = {"imported": new, "already_there": seen - new, "left_out": len(left_out)}
@@ -62,7 +60,6 @@ async def _import_all(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Pa
         done += sum(each.size for each in batch)
         show_progress(done, total, f"{seen:,} mails")
     end_progress()
-    await desk.close_mailbox()
     return seen, new, left_out
 
 
@@ -83,10 +80,10 @@ def _batches(found: "list[Source]") -> "Iterator[list[Imported]]":
 
 
 def _search(options: argparse.Namespace) -> None:
-    import anyio
+    async def find(desk: "Desk") -> "list[MailSummary]":
+        return await desk.mailbox.search(options.query, options.limit)
 
-    with opened_desk() as desk:
-        found = anyio.run(_find, desk, options.query, options.limit)
+    found = at_desk(find)
     if not found and options.query:
         print("no mail matches", file=sys.stderr)
     elif not found:
@@ -104,10 +101,3 @@ def _line(mail: "MailSummary") -> str:
     if "SENT" in mail.labels:
         who = f"to {mail.to}"
     return f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}\n    {mail.id}  {mail.snippet[:100]}"
-
-
-async def _find(desk: "Desk", query: str, limit: int) -> "list[MailSummary]":
-    try:
-        return await desk.mailbox.search(query, limit)
-    finally:
-        await desk.close_mailbox()

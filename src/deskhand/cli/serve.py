@@ -1,16 +1,18 @@
 """`deskhand mcp` and `deskhand up`: what runs until it is stopped."""
 
 import argparse
+import asyncio
 import os
 import sys
 import threading
+import time
 import webbrowser
 from contextlib import ExitStack
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, opened_desk, tell
+from deskhand.cli.command import command, opened_desk, run, tell
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,8 +50,6 @@ def add_to(commands: Any) -> None:
 
 
 def _mcp(options: argparse.Namespace) -> None:
-    import anyio
-
     from deskhand import log
 
     with opened_desk(env_file=options.server == "tasks") as desk:
@@ -60,16 +60,13 @@ def _mcp(options: argparse.Namespace) -> None:
         if options.scope:
             server.narrow(options.scope)
 
-        async def serve() -> None:
-            try:
-                if options.http:
-                    await server.run_http_async(_port(options, desk.settings.port))
-                else:
-                    await server.run_stdio_async()
-            finally:
-                await desk.close_mailbox()
+        async def serve(desk: "Desk") -> None:
+            if options.http:
+                await server.run_http_async(_port(options, desk.settings.port))
+            else:
+                await server.run_stdio_async()
 
-        anyio.run(serve)
+        run(desk, serve)
 
 
 def _port(options: argparse.Namespace, default: int) -> int:
@@ -79,9 +76,6 @@ def _port(options: argparse.Namespace, default: int) -> int:
 
 
 def _up(options: argparse.Namespace) -> None:
-    import asyncio
-    import time
-
     began = time.perf_counter()
     with ExitStack() as stack:
         _say("starting the desk")
@@ -94,7 +88,9 @@ def _up(options: argparse.Namespace) -> None:
         match acquire(settings.home):
             case RunningDesk() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")
-                asyncio.run(_tell_link(settings, first.address, options))
+                options.no_browser = True
+                with opened_desk(settings) as desk:
+                    asyncio.run(_tell(desk, first.address, options))
             case lock:
                 stack.enter_context(lock)
                 default = 0 if options.demo else settings.inbox_port
@@ -131,16 +127,12 @@ def _private(path: str, flags: int) -> int:
 async def _run(
     settings: "Settings", listener: "socket", lock: "DeskLock", options: argparse.Namespace, began: float
 ) -> None:
-    import time
-
-    from deskhand.app import Desk
     from deskhand.resident.demo import fill
     from deskhand.resident.up import up
 
     port = listener.getsockname()[1]
     # What was approved leaves through the desk's own door: no second process, and nothing of the environment.
     own = {"gmail_server": settings.gmail_server or f"http://127.0.0.1:{port}/gmail/mcp"}
-    desk = Desk(settings.model_copy(update=own))
 
     async def ready(address: str) -> None:
         lock.announce(port)
@@ -149,23 +141,10 @@ async def _run(
         _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")
         await _tell(desk, address, options)
 
-    try:
+    with opened_desk(settings.model_copy(update=own)) as desk:
         if options.demo:
             await fill(desk, _say)
         await up(desk, listener, say=_say, ready=ready, demo=options.demo)
-    finally:
-        desk.close()
-
-
-async def _tell_link(settings: "Settings", address: str, options: argparse.Namespace) -> None:
-    from deskhand.app import Desk
-
-    options.no_browser = True
-    desk = Desk(settings)
-    try:
-        await _tell(desk, address, options)
-    finally:
-        desk.close()
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:

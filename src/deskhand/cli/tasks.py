@@ -4,10 +4,11 @@ import argparse
 import os
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, group, opened_desk, tell
+from deskhand.cli.command import at_desk, command, group, opened_desk, tell
 from deskhand.errors import BadConfig, InvalidInput
 
 if TYPE_CHECKING:
@@ -39,10 +40,8 @@ def _api(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    import anyio
-
-    with opened_desk(env_file=True) as desk:
-        content = str(anyio.run(_call, desk, "GET", "/tasks/export", None)).encode()
+    export = partial(_call, method="GET", path="/tasks/export")
+    content = str(at_desk(export, env_file=True)).encode()
     if options.file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -51,11 +50,8 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    import anyio
-
-    content = _read(options.file)
-    with opened_desk(env_file=True) as desk:
-        done = anyio.run(_call, desk, "POST", "/tasks/import", content)
+    take = partial(_call, method="POST", path="/tasks/import", body=_read(options.file))
+    done = at_desk(take, env_file=True)
     text = f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there"
     if done["left_out"]:
         text += f", {done['left_out']:,} left out (no tasks, or cancelled)"
@@ -71,13 +67,10 @@ def _read(file: str) -> bytes:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint="name an .ics file, or -") from error
 
 
-async def _call(desk: "Desk", method: str, path: str, body: bytes | None) -> Any:
+async def _call(desk: "Desk", method: str, path: str, body: bytes | None = None) -> Any:
     if desk.settings.user is None:
         raise BadConfig("nobody says whose tasks these are", hint="`deskhand init --user NAME --yes`; any name will do")
-    try:
-        return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
-    finally:
-        await desk.leave_tasks()
+    return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -39,8 +39,8 @@ DONE = {
 
 def routes() -> list[Route]:
     return [
-        page("/tasks", or_unavailable("Tasks", _list)),
-        page("/tasks/{task_id:int}", or_unavailable("Tasks", _task)),
+        page("/tasks", or_unavailable("Tasks", _show_list)),
+        page("/tasks/{task_id:int}", or_unavailable("Tasks", _show_task)),
         effect("/tasks/add", _add),
         effect("/tasks/undo", _undo),
         effect("/tasks/{task_id:int}/edit", _edit),
@@ -55,10 +55,6 @@ def _user(desk: Desk) -> str:
             hint="run `deskhand init --user NAME --yes` (any name; or set DESKHAND_USER) and start the desk again",
         )
     return desk.settings.user
-
-
-async def _list(request: Request) -> Response:
-    return await _show_list(request)
 
 
 async def _show_list(
@@ -94,10 +90,6 @@ async def _show_list(
         done=done_in(request, DONE),
         deleted=number_in(request, "deleted", digits=16),
     )
-
-
-async def _task(request: Request) -> Response:
-    return await _show_task(request)
 
 
 async def _show_task(
