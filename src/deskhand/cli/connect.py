@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand import environment
 from deskhand.cli.command import command, confirm, opened_desk, tell
 from deskhand.errors import DeskError, NotFound
-from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, file_of, this_program
+from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, entry, file_of, this_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,14 +51,14 @@ def _print(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
 
     server = _server(desk, options, "TOKEN")
     file = file_of(client, environment.variables())
-    entry = snippet(client, name, server)
+    shown = snippet(client, name, entry(client, server))
     own = own_command(client, name, server)
-    text = f"{client.title} keeps its servers in {file}:\n\n{entry}"
+    text = f"{client.title} keeps its servers in {file}:\n\n{shown}"
     if options.http:
         text += f"\n\nTOKEN is what `deskhand token create --name {client.name}-{name}` prints."
     if own:
         text += f"\n\nor with its own command:\n\n{own}"
-    tell(options, {"client": client.name, "file": str(file), "entry": entry, "command": own}, text)
+    tell(options, {"client": client.name, "file": str(file), "entry": shown, "command": own}, text)
     return 0
 
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import file_digest
-from io import BufferedReader, BytesIO
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,9 +56,7 @@ class Restored:
 
 def backup(settings: Settings, file: Path, now: datetime, *, database: bool = True) -> Backup:
     """Write the desk into `file`, which must not be there yet."""
-    source = None
-    if database:
-        source = _database(settings)
+    source = _database(settings) if database else None
     if file.exists() or file.is_symlink():
         raise Exists(f"{file} is there already", hint="choose another name; a backup never replaces a file")
     if not settings.home.is_dir():
@@ -116,11 +114,9 @@ def _write(opened: Any, stage: Path, home: Path, source: Path | None, now: datet
     about: dict[str, dict[str, Any]] = {}
     with tarfile.open(fileobj=opened, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, path in copies.items():
-            with _content_of(path) as content:
-                size = content.seek(0, os.SEEK_END)
-                content.seek(0)
-                about[name] = {"sha256": file_digest(content, "sha256").hexdigest(), "size": size}
-                content.seek(0)
+            size = path.stat().st_size
+            about[name] = {"sha256": _digest(path), "size": size}
+            with path.open("rb") as content:
                 archive.addfile(_member(name, size, now), content)
         manifest = {
             "form": FORM,
@@ -136,18 +132,15 @@ def _write(opened: Any, stage: Path, home: Path, source: Path | None, now: datet
 
 
 def _collect(stage: Path, home: Path, source: Path | None) -> dict[str, Path]:
-    """The name of each file that is kept, and where it lies: a database as a copy in `stage`."""
+    """The name of each file that is kept, and its copy in `stage`, which nobody changes any more."""
     copies: dict[str, Path] = {}
     # The ledger before the mailbox: a mail that left in between is then found in Sent, and not sent again.
     if source is not None and source.exists():
         copies["desk.db"] = _copy(source, stage / "desk.db")
     for path in sorted(home.rglob("*")):
         name = path.relative_to(home).as_posix()
-        if name == "desk.db" or stage in path.parents or not _is_kept(path, name):
-            continue
-        if path.suffix == ".db":
-            path = _copy(path, stage / f"{len(copies)}.db")  # noqa: PLW2901 - the copy stands for it
-        copies[name] = path
+        if name != "desk.db" and stage not in path.parents and _is_kept(path, name):
+            copies[name] = _copy(path, stage / str(len(copies)))
     return copies
 
 
@@ -160,13 +153,6 @@ def _is_kept(path: Path, name: str) -> bool:
     return not any(part.startswith(".") for part in parts)
 
 
-def _content_of(path: Path) -> BufferedReader | BytesIO:
-    """Read once: what the manifest tells is what was written, whoever changes the file meanwhile."""
-    if path.suffix == ".db":
-        return path.open("rb")
-    return BytesIO(path.read_bytes())
-
-
 def _member(name: str, size: int, now: datetime) -> tarfile.TarInfo:
     member = tarfile.TarInfo(name)
     member.size = size
@@ -175,18 +161,20 @@ def _member(name: str, size: int, now: datetime) -> tarfile.TarInfo:
     return member
 
 
-def _copy(database: Path, copy: Path) -> Path:
-    """One moment of a database that others may be writing."""
+def _copy(file: Path, copy: Path) -> Path:
+    """One moment of a file; a database may be written by others meanwhile."""
+    if file.suffix != ".db":
+        return Path(shutil.copyfile(file, copy))
     try:
         with (
-            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as source,
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
             # A file of its own, whole without a -wal beside it.
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        raise Unreadable(f"{database} cannot be copied: {error}", hint="`deskhand doctor` says more") from error
+        raise Unreadable(f"{file} cannot be copied: {error}", hint="`deskhand doctor` says more") from error
     return copy
 
 

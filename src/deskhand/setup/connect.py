@@ -144,11 +144,6 @@ def find_entry(client: Client, file: Path, name: str) -> dict[str, Any] | None:
     return found
 
 
-def snippet(client: Client, name: str, server: Program | Address) -> str:
-    """The entry as a person would put it into the file."""
-    return _written(client, name, entry(client, server))
-
-
 def own_command(client: Client, name: str, server: Program | Address) -> str | None:
     """The same with the client's own command, where it has one."""
     if client.own_command is None or isinstance(server, Address):
@@ -237,8 +232,8 @@ def _demand_only_ours(client: Client, before: str, after: str, name: str, new: d
 
 
 def _difference(client: Client, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    before = _written(client, name, _mask(old or {})).splitlines()
-    after = _written(client, name, _mask(new or {})).splitlines()
+    before = snippet(client, name, _mask(old or {})).splitlines()
+    after = snippet(client, name, _mask(new or {})).splitlines()
     return "\n".join(unified_diff(before, after, "before", "after", n=100, lineterm=""))
 
 
@@ -252,7 +247,8 @@ def _mask(server: dict[str, Any]) -> dict[str, Any]:
     return masked
 
 
-def _written(client: Client, name: str, server: dict[str, Any]) -> str:
+def snippet(client: Client, name: str, server: dict[str, Any]) -> str:
+    """The entry as a person would put it into the file; nothing for none."""
     if not server:
         return ""
     if client.form == "toml":

@@ -4,6 +4,7 @@ The person writes as `person`, under no agent's name. What agents write is data:
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -28,7 +29,6 @@ from deskhand.web.unavailable import or_unavailable
 THREADS = 100
 MESSAGES = 200
 DONE = {"sent": "The message was stored for the agent.", "read": "Your messages are marked as read."}
-_NO_TIME = "at no known time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ async def _overview(request: Request) -> Response:
         title="Agents",
         me=me,
         agents=agents,
-        threads=[(thread, _when(desk, thread.last)) for thread in threads[:THREADS]],
+        threads=[(thread, _when(desk, instant(thread.last.created_at))) for thread in threads[:THREADS]],
         more=len(threads) - THREADS,
         unread=sum(message.to == me and not message.read for message in messages),
         done=done_in(request, DONE),
@@ -96,7 +96,7 @@ async def _thread(request: Request) -> Response:
         me=post.me(),
         pair=pair,
         others=[name for name in dict.fromkeys(pair) if name != post.me()],
-        messages=[(each, _when(desk, each)) for each in between[-MESSAGES:]],
+        messages=[(each, _when(desk, instant(each.created_at))) for each in between[-MESSAGES:]],
         earlier=max(0, len(between) - MESSAGES),
         done=done_in(request, DONE),
     )
@@ -169,20 +169,14 @@ def _agents(desk: Desk, post: Post) -> list[Agent]:
         statuses[entry.name] = entry.status
         latest = max(instant(entry.updated_at) or 0, entry.last_read_at * 1_000_000)
         seen[entry.name] = max(seen.get(entry.name, 0), latest)
-    times = {name: _time(desk, at) for name, at in seen.items() if at}
+    times = {name: _when(desk, at) for name, at in seen.items() if at}
     names = sorted((here | seen.keys() | set(room.mailboxes())) - {post.me()})
     return [Agent(name, name in here, statuses.get(name), times.get(name)) for name in names]
 
 
-def _when(desk: Desk, message: Message) -> str:
-    at = instant(message.created_at)
-    if not at:
-        return _NO_TIME
-    return _time(desk, at)
-
-
-def _time(desk: Desk, nanoseconds: int) -> str:
-    try:
-        return local_time(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
-    except (ValueError, OverflowError, OSError):
-        return _NO_TIME  # the files are anybody's, and so are the numbers in them
+def _when(desk: Desk, nanoseconds: int | None) -> str:
+    # The files are anybody's, and so are the numbers in them.
+    with suppress(ValueError, OverflowError, OSError):
+        if nanoseconds:
+            return local_time(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
+    return "at no known time"

@@ -20,7 +20,6 @@ LIFE = timedelta(days=14)
 class Session:
     key: str
     """What the cookie carries."""
-    created: datetime
     seen: datetime
 
     @property
@@ -69,17 +68,17 @@ def begin(tx: Transaction, browser: str, now: datetime) -> Session:
         "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
         *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200]),
     )
-    return Session(key, now, now)
+    return Session(key, now)
 
 
 def find(tx: Transaction, key: str, now: datetime) -> Session | None:
     row = tx.one(
-        "SELECT created, seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
+        "SELECT seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
         *(_digest(key), clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
     if row is None:
         return None
-    return Session(key, clock.from_ms(row[0]), clock.from_ms(row[1]))
+    return Session(key, clock.from_ms(row[0]))
 
 
 def touch(tx: Transaction, session: Session, now: datetime) -> None:

@@ -33,6 +33,7 @@ _STATUS = {
     "send_failed": 502,
     "mcp_unavailable": 503,
 }
+PAGES = (approvals, mail, notes, tasks, agents, timeline, checkup)
 _OWN_HOSTS = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?")
 
 
@@ -45,7 +46,7 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
         Route("/health", _health, methods=["GET"]),
         Mount("/static", StaticFiles(directory=HERE / "static")),
         *entry_routes(),
-        *_pages(),
+        *(route for part in PAGES for route in part.routes()),
         *beside,
     ]
     failures: dict[object, Callable[[Request, Exception], Awaitable[Response]]] = {
@@ -60,11 +61,6 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     app.state.stopping = asyncio.Event()
     app.state.events = Events(desk, app.state.stopping)
     return app
-
-
-def _pages() -> list[Route]:
-    parts = (approvals, mail, notes, tasks, agents, timeline, checkup)
-    return [route for part in parts for route in part.routes()]
 
 
 class _AddHeaders:

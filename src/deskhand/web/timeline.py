@@ -45,7 +45,7 @@ def routes() -> list[Route]:
 async def _timeline(request: Request) -> Response:
     desk = desk_of(request)
     now = desk.now()
-    wanted = _wanted(request)
+    wanted = _filter(request)
     before = number_in(request, "before", digits=17)
 
     def collect(tx: Transaction) -> dict[str, Any]:
@@ -96,7 +96,7 @@ async def _verify(request: Request, form: FormData) -> Response:
     return RedirectResponse("/timeline#proof", 303)
 
 
-def _wanted(request: Request) -> Wanted:
+def _filter(request: Request) -> Wanted:
     given = {name: request.query_params.get(name, "").strip()[:200] or None for name in Wanted.__slots__}
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None

@@ -40,10 +40,10 @@ def visible(text: str) -> Markup:
 def lines(difference: str) -> list[tuple[str, Markup]]:
     """The lines of a unified diff, each with its sign: `+`, `-`, `@` or a blank."""
     # The first two lines name the files and the third the place; a line of the text may look like them.
-    return [_signed(line) for line in difference.splitlines()[3:]]
+    return [_split(line) for line in difference.splitlines()[3:]]
 
 
-def _signed(line: str) -> tuple[str, Markup]:
+def _split(line: str) -> tuple[str, Markup]:
     match line[:1]:
         case "@":
             return "@", Markup()

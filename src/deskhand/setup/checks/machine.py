@@ -48,11 +48,7 @@ def too_open(folder: Path) -> list[Path]:
     """The home and what lies in it that others may read or write."""
     inside = (path for path in folder.iterdir() if not path.is_symlink())
     others = stat.S_IRWXG | stat.S_IRWXO
-    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and _matters(path)]
-
-
-def _matters(path: Path) -> bool:
-    return path.is_dir() or path.suffix != ".migrating"
+    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and path.suffix != ".migrating"]
 
 
 def close_home(desk: Desk) -> list[str]:
