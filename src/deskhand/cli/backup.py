@@ -34,9 +34,10 @@ It holds the desk's keys: keep it where only you can read it. Not in it: the vau
 
 def _restore(options: argparse.Namespace) -> None:
     from deskhand.setup.backup import restore
+    from deskhand.web import sessions
 
     home = options.to or Path(environment.home(environment.variables()))
-    done = restore(options.file, home, utc_now())
+    done = restore(options.file, home, utc_now(), sessions.end_all)
     aside = done.aside and str(done.aside)
     text = f"{done.home} is the desk of {done.made}"
     if aside:

@@ -12,7 +12,7 @@ import sqlite3
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,8 +78,11 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
     return Backup(file, tuple(members), entries)
 
 
-def restore(file: Path, home: Path, now: datetime) -> Restored:
-    """Put the desk of `file` at `home`. Until it is proved whole nothing is touched."""
+def restore(file: Path, home: Path, now: datetime, forget: Callable[[Transaction], object]) -> Restored:
+    """Put the desk of `file` at `home`. Until it is proved whole nothing is touched.
+
+    `forget` ends what must not come back: sessions and links to the page.
+    """
     home = home.absolute()
     home.parent.mkdir(parents=True, exist_ok=True)
     stage = home.with_name(f".{home.name}.restoring-{uuid.uuid4().hex[:8]}")
@@ -88,7 +91,7 @@ def restore(file: Path, home: Path, now: datetime) -> Restored:
         manifest = _unpack(file, stage)
         entries = None
         if (stage / "desk.db").exists():
-            entries = _prepare(stage / "desk.db", now)
+            entries = _prepare(stage / "desk.db", now, forget)
         with _nobody_there(home):
             aside = _exchange(stage, home, now)
     finally:
@@ -257,8 +260,8 @@ def _verify_record(database: Path) -> int:
         store.close()
 
 
-def _prepare(database: Path, now: datetime) -> int:
-    """Prove the record, then forget what must not come back: sessions, links, and every yes that was only held."""
+def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], object]) -> int:
+    """Prove the record, then forget sessions, links, and every yes that was only held."""
     entries = _verify_record(database)
     entry = audit.Entry(
         timestamp=clock.iso(now),
@@ -269,14 +272,14 @@ def _prepare(database: Path, now: datetime) -> int:
         result="success",
     )
 
-    def forget(tx: Transaction) -> None:
-        for table in ("sessions", "entry_links", "holds"):
-            tx.execute(f"DELETE FROM {table}")
+    def prepare(tx: Transaction) -> None:
+        forget(tx)
+        tx.execute("DELETE FROM holds")
         audit.append(tx, entry)
 
     store = open_store(f"sqlite:///{database}")
     try:
-        store.write_sync(forget)
+        store.write_sync(prepare)
     finally:
         store.close()
     return entries

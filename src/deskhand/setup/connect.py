@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unreadable
+from deskhand.errors import DeskError, InvalidInput, NotFound, Unreadable
 from deskhand.setup import files, jsonc
 from deskhand.setup.clients import Address, Client, Program, entry
 
@@ -94,7 +94,7 @@ def connect(home: Path, plan: ClientPlan, token: str | None, now: datetime) -> C
     try:
         files.rewrite(plan.file, after, plan.before)
     except DeskError:
-        _put_back(place, noted)
+        files.rewrite(place, noted, files.content(place))
         raise
     return made
 
@@ -123,12 +123,7 @@ def disconnect(home: Path, plan: ClientPlan, now: datetime) -> Connection | None
     """Take the entry out; what was there now is kept as well."""
     if plan.before is not None:
         files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now)
-    if plan.after is None:
-        if files.content(plan.file) != plan.before:
-            raise Changed(f"{plan.file} was changed by another program", hint="try again; nothing was changed")
-        plan.file.unlink()
-    else:
-        files.rewrite(plan.file, plan.after, plan.before)
+    files.rewrite(plan.file, plan.after, plan.before)
     place = _record_file(home, plan.client, plan.name)
     known = _record(place)
     place.unlink(missing_ok=True)
@@ -268,13 +263,6 @@ def _record(place: Path) -> Connection | None:
         return Connection(**json.loads(found))
     except (ValueError, TypeError) as error:
         raise Unreadable(f"{place} is damaged", hint="move it away; --undo then takes out the entry alone") from error
-
-
-def _put_back(place: Path, noted: bytes | None) -> None:
-    if noted is None:
-        place.unlink(missing_ok=True)
-    else:
-        files.rewrite(place, noted, files.content(place))
 
 
 def _digest(data: bytes) -> str:

@@ -22,13 +22,16 @@ def content(file: Path) -> bytes | None:
         raise Unavailable(f"cannot read {file}: {error.strerror}", hint="nothing was changed") from error
 
 
-def rewrite(file: Path, data: bytes, seen: bytes | None) -> None:
-    """Put `data` into the file that held `seen`. Its permissions stay, and a link stays a link."""
+def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
+    """Put `data` into the file that held `seen`; None: no file. Its permissions stay, and a link stays a link."""
     place = Path(os.path.realpath(file))
     if content(place) != seen:
         raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
     mode = _NEW
     try:
+        if data is None:
+            file.unlink(missing_ok=True)
+            return
         if seen is not None:
             mode = stat.S_IMODE(place.stat().st_mode)
         place.parent.mkdir(parents=True, exist_ok=True)
