@@ -23,6 +23,7 @@ from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timelin
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, render
+from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
 _STATUS = {
@@ -60,6 +61,7 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     app.state.demo = demo
     app.state.stopping = asyncio.Event()
     app.state.events = Events(desk, app.state.stopping)
+    app.state.verification = Verification(desk)
     return app
 
 

@@ -26,7 +26,7 @@ from deskhand.web.render import render
 from deskhand.web.request import desk_of, next_page, number_in
 from deskhand.web.times import local_time
 from deskhand.web.unavailable import or_unavailable
-from deskhand.web.verification import verification_of
+from deskhand.web.verification import Verification
 
 PAGE = 50
 DAYS = 30
@@ -63,7 +63,7 @@ async def _timeline(request: Request) -> Response:
 
     collected = await desk.store.read(collect)
     found = collected.pop("found")
-    verification = verification_of(request.app)
+    verification: Verification = request.app.state.verification
     await verification.check_new()
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
     answer = render(
@@ -92,7 +92,7 @@ async def _timeline(request: Request) -> Response:
 
 async def _verify(request: Request, form: FormData) -> Response:
     del form
-    await verification_of(request.app).check_all(again=True)
+    await request.app.state.verification.check_all(again=True)
     return RedirectResponse("/timeline#proof", 303)
 
 

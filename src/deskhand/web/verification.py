@@ -6,8 +6,6 @@ that is done behind the first view, in small steps, and again whenever the perso
 
 from datetime import datetime
 
-from starlette.applications import Starlette
-
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.audit import START, Broken, Mark
@@ -72,11 +70,3 @@ class Verification:
             case Mark():
                 self.good = reached
         return self.broken is None and self.good.seq < self.head.seq
-
-
-def verification_of(app: Starlette) -> Verification:
-    """One for each running page."""
-    if not hasattr(app.state, "verification"):
-        app.state.verification = Verification(app.state.desk)
-    found: Verification = app.state.verification
-    return found
