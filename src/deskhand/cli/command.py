@@ -66,7 +66,7 @@ def run(desk: "Desk", work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 
 def plain(text: str) -> str:
-    """Text from strangers as a terminal may get it: what would steer it is named, and hides nothing."""
+    """Text from strangers for the terminal: characters that would steer it or hide something are named instead."""
     return unseen.spell_out(text)
 
 
@@ -79,7 +79,7 @@ def tell(options: argparse.Namespace, facts: Any, text: str) -> None:
 
 
 def show_progress(done: int, total: int, text: str) -> None:
-    """Draw a bar over the last one, where somebody looks at the terminal."""
+    """Draw the progress bar over the last one; nothing where the output is no terminal."""
     if not sys.stderr.isatty():
         return
     width = 30
@@ -106,7 +106,7 @@ def confirm(question: str, *, yes: bool) -> bool:
 
 
 def ask_secret(question: str) -> str:
-    """Never an argument: those are in the shell's history and on every list of processes."""
+    """Ask for a password. It is never an argument: those are in the shell's history and in lists of processes."""
     from getpass import getpass
 
     if sys.stdin.isatty():

@@ -109,7 +109,7 @@ def _wants_folders(options: argparse.Namespace, given: dict[str, str]) -> bool:
 
 
 def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
-    """Only what was not given; an empty answer leaves the option as it is."""
+    """Ask for every option that no flag gave; an empty answer leaves it as it is."""
     from deskhand.setup import init
 
     current = {name: init.current_value(home, name) for name in _FLAGS.values()}
@@ -141,7 +141,7 @@ def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
 
 
 def _is_good(home: Path, name: str, answer: str) -> bool:
-    """A slip costs one question, not all answers."""
+    """Whether the answer can be written; where not, say why, so that one question is asked again and not all."""
     from deskhand.setup import init
 
     try:

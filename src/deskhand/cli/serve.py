@@ -99,7 +99,7 @@ def _up(options: argparse.Namespace) -> None:
 
 
 def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
-    """The person's, or those of the demo alone."""
+    """The settings of the person, or those of the demo and nothing else."""
     from deskhand.config import load
 
     if not options.demo:
@@ -111,7 +111,7 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
 
 
 def _log_file(home: "Path") -> "TextIO":
-    """The terminal is the person's; what the parts have to say lies beside the database."""
+    """Where the parts log to: a file beside the database, since the terminal is the person's."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
     if file.exists() and file.stat().st_size > LARGEST_LOG:
@@ -148,7 +148,7 @@ async def _run(
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
-    """The one line for the person: the address that signs them in."""
+    """Print the link that signs the person in, and open it in a browser."""
     from deskhand.web.sessions import link
 
     found = await link(desk, address)
@@ -158,7 +158,7 @@ async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None
 
 
 def _has_display() -> bool:
-    """Without one a text browser would take over this very terminal."""
+    """Whether a browser can open a window; without one a text browser would take over this terminal."""
     return sys.platform in ("darwin", "win32") or not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(environment.variables())
 
 

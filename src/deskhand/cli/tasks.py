@@ -74,7 +74,7 @@ async def _call(desk: "Desk", method: str, path: str, body: bytes | None = None)
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Beside its place, then swapped in: an export that fails leaves the last one as it was."""
+    """Write beside the place, then replace: an export that fails leaves the last one as it was."""
     beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("xb") as opened:

@@ -37,7 +37,7 @@ class Doors:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """For as long as the routes are served: MCP sessions live in here."""
+        """Keep the MCP sessions alive for as long as the block runs."""
         async with AsyncExitStack() as stack:
             for server in self.servers:
                 await stack.enter_async_context(server.session_manager.run())

@@ -67,7 +67,7 @@ async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, dem
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal asks for an end; the second one does not ask."""
+    """Let the first signal ask for an end; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -123,7 +123,7 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 
 async def _perform(desk: Desk, ending: asyncio.Event) -> None:
-    """What the person said yes to leaves when its hold ends, whichever process took the yes."""
+    """Send what the person said yes to when its hold ends, whichever process took the yes."""
     while not ending.is_set():
         wait = PAUSE
         try:
@@ -150,7 +150,7 @@ async def _arrive(arrivals: Arrivals, ending: asyncio.Event) -> None:
 
 
 async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Work that may be dropped at any moment."""
+    """Do the work until it is done or `ending` is set; it may be dropped at any moment."""
     tasks = [asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for each in tasks:
@@ -162,7 +162,7 @@ async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None
 
 @asynccontextmanager
 async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
-    """The parts run for as long as the block does; one that fails is named, and the page stays."""
+    """Run the parts for as long as the block runs; one that fails is named, and the page stays."""
     # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
     endings = {name: asyncio.Event() for name in parts}
     tasks = [asyncio.create_task(_run(name, part(endings[name]), stop, say)) for name, part in parts.items()]
@@ -179,7 +179,7 @@ async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> Asy
 
 
 async def _run(name: str, work: Coroutine[Any, Any, None], stop: asyncio.Event, say: Say) -> None:
-    """The one seam of the parts: a failure is said and on the log, and stops no other part."""
+    """Run one part: a failure is said and logged here, and stops no other part."""
     say(f"{name} started")
     try:
         await work

@@ -29,7 +29,7 @@ from deskhand.store import Transaction, open_store, schema
 FORM = 1
 _MANIFEST = "manifest.json"
 _NOT_KEPT = frozenset({"cache", "backups", "running.json"})
-"""What can be made again, is a copy itself, or holds for a moment only."""
+"""Left out: what can be made again, is a copy itself, or holds for a moment only."""
 _NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".lock", ".pid", ".sock")
 _DEAD_MAN = 128
 """The byte of a `-shm` file on which every connection to its database holds a lock for as long as it is open."""
@@ -49,7 +49,7 @@ class Backup:
 class Restored:
     home: Path
     aside: Path | None
-    """Where the home lies that was there."""
+    """Where the home is now that was there before."""
     made: str
     entries: int | None
 
@@ -112,7 +112,7 @@ def _database(settings: Settings) -> Path:
 
 
 def _write(opened: Any, stage: Path, home: Path, source: Path | None, now: datetime) -> list[str]:
-    """The archive with everything that is kept; the names in it."""
+    """Write the archive with everything that is kept; returns the names in it."""
     copies = _collect(stage, home, source)
     about: dict[str, dict[str, Any]] = {}
     with tarfile.open(fileobj=opened, mode="w", format=tarfile.PAX_FORMAT) as archive:
@@ -165,7 +165,7 @@ def _member(name: str, size: int, now: datetime) -> tarfile.TarInfo:
 
 
 def _copy(file: Path, copy: Path) -> Path:
-    """One moment of a file; a database may be written by others meanwhile."""
+    """Copy one moment of a file; a database may be written by others meanwhile."""
     if file.suffix != ".db":
         return Path(shutil.copyfile(file, copy))
     try:
@@ -182,7 +182,7 @@ def _copy(file: Path, copy: Path) -> Path:
 
 
 def _read_back(file: Path, home: Path) -> int | None:
-    """Prove that the archive can be restored; how many lines its record has."""
+    """Prove that the archive can be restored; returns how many lines its record has."""
     with tempfile.TemporaryDirectory(dir=home) as stage:
         _unpack(file, Path(stage))
         database = Path(stage) / "desk.db"
@@ -192,7 +192,7 @@ def _read_back(file: Path, home: Path) -> int | None:
 
 
 def _unpack(file: Path, stage: Path) -> dict[str, Any]:
-    """Each file that the manifest names, and no other, with the digest that it tells."""
+    """Put each file that the manifest names, and no other, into `stage`, and check its digest."""
     try:
         with tarfile.open(file, "r:") as archive:
             manifest = _manifest(archive)
@@ -300,7 +300,7 @@ def _nobody_there(home: Path) -> Iterator[None]:
 
 
 def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
-    """Put `stage` in the place of the home, and the home aside; where it lies then."""
+    """Put `stage` in the place of the home, and the home aside; returns where the old home is then."""
     aside = home.with_name(f"{home.name}.before-{now:%Y%m%dT%H%M%S}")
     if not home.exists():
         stage.rename(home)

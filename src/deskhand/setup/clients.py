@@ -54,7 +54,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running desk answers, and what to show there."""
+    """Where a running desk answers, and the token that opens it."""
 
     url: str
     token: str

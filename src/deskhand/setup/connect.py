@@ -120,7 +120,7 @@ def plan_undo(home: Path, client: Client, file: Path, name: str) -> ClientPlan:
 
 
 def disconnect(home: Path, plan: ClientPlan, now: datetime) -> Connection | None:
-    """Take the entry out; what was there now is kept as well."""
+    """Take the entry out; a copy of the file before that is kept too."""
     if plan.before is not None:
         files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now)
     files.rewrite(plan.file, plan.after, plan.before)
@@ -140,7 +140,7 @@ def find_entry(client: Client, file: Path, name: str) -> dict[str, Any] | None:
 
 
 def own_command(client: Client, name: str, server: Program | Address) -> str | None:
-    """The same with the client's own command, where it has one."""
+    """The client's own command that adds the entry; None where it has none."""
     if client.own_command is None or isinstance(server, Address):
         return None
     home = shlex.quote(f"DESKHAND_HOME={server.home}")
@@ -216,7 +216,7 @@ def _without_entry(client: Client, text: str, name: str) -> str:
 
 
 def _demand_only_ours(client: Client, before: str, after: str, name: str, new: dict[str, Any]) -> None:
-    """Whatever editor wrote it: the file says what it said, and our entry."""
+    """Refuse a change after which the file does not say what it said before, and our entry."""
     expected = _parse(client, before)
     expected.setdefault(client.table, {})[name] = new
     if _parse(client, after) != expected:

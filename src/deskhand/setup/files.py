@@ -9,7 +9,7 @@ from pathlib import Path
 from deskhand.errors import Changed, Unavailable
 
 _NEW = 0o600
-"""A file that we make may hold a token or an address."""
+"""The permissions of a new file: it may hold a token or an address."""
 
 
 def content(file: Path) -> bytes | None:
@@ -41,7 +41,7 @@ def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
 
 
 def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:
-    """A copy of `data` in the desk's home, readable by its owner only; its place."""
+    """Write a copy of `data` into the desk's home, readable by its owner only; returns its place."""
     folder = home / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     first = folder / f"{name}.{now:%Y%m%dT%H%M%S}"

@@ -26,7 +26,7 @@ _HEAD = """\
 # A line without its # is in force.
 """
 _NOT_HERE = frozenset({"home", "tmux", "tmux_pane"})
-"""Where the file lies, and what tmux says: neither can be written in it."""
+"""Options that config.toml cannot hold: where it lies itself, and what tmux says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class ConfigPlan:
     changes: tuple[Change, ...]
     """The values that change, secrets masked."""
     added: tuple[str, ...]
-    """Options that the file did not speak of; they come in as comments."""
+    """Options that the file does not name yet; they are added as comments."""
 
     @property
     def writes(self) -> bool:
@@ -95,7 +95,7 @@ def demand_answer(home: Path, name: str, value: str) -> None:
 
 
 def _edit(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The text with the values in it, and which options came in as comments; the caller checks what it says now."""
+    """The text with the values in it, and the options that were added as comments. The caller checks the result."""
     written, added = _complete(text)
     for key, value in new.items():
         if _flat_or_none(written) is None:
@@ -105,7 +105,7 @@ def _edit(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def write(plan: ConfigPlan, now: datetime) -> Path | None:
-    """Put it there; the place of the copy of what was there before."""
+    """Write the planned file; returns where a copy of the old one is."""
     if not plan.writes:
         return None
     home = plan.file.parent
@@ -134,7 +134,7 @@ def next_steps(settings: Settings) -> list[str]:
 
 
 def make_folders(vault: Path) -> list[Path]:
-    """The vault and the desk's own folders in it, where they are missing; those that were made."""
+    """Make the vault and the desk's own folders in it, where they are missing; returns those that were made."""
     folders = [vault, *(vault / name for name in FOLDERS)]
     missing = [folder for folder in folders if not folder.is_dir()]
     for folder in missing:
@@ -146,7 +146,7 @@ def make_folders(vault: Path) -> list[Path]:
 
 
 def system_zone() -> str | None:
-    """The zone this machine is set to, where it tells."""
+    """The time zone of this machine; None where it does not say."""
     target = str(Path("/etc/localtime").resolve())
     return target.partition("/zoneinfo/")[2] or None
 
@@ -160,7 +160,7 @@ def _obsidian_files(environment: Mapping[str, str], platform: str) -> Iterator[P
 
 
 def _known_to_obsidian(file: Path) -> Iterator[dict[str, Any]]:
-    """Another program's file: what is not as expected is passed over, it only saves typing."""
+    """The vaults in Obsidian's own file. It only saves typing: what is not as expected is passed over."""
     try:
         match json.loads(file.read_bytes()):
             case {"vaults": dict(listed)}:
@@ -170,14 +170,14 @@ def _known_to_obsidian(file: Path) -> Iterator[dict[str, Any]]:
 
 
 def _options() -> Iterator[tuple[str, Option]]:
-    """Plain keys first: in TOML what follows a table belongs to it."""
+    """All options, those outside of tables first: in TOML what follows a table belongs to it."""
     here = [(name, option) for name, option in OPTIONS.items() if name not in _NOT_HERE]
     yield from (pair for pair in here if "." not in pair[1].key)
     yield from (pair for pair in here if "." in pair[1].key)
 
 
 def _complete(text: str) -> tuple[str, list[str]]:
-    """The text with each option that it does not speak of as a comment, in its table; and which those are."""
+    """The text with each option that it does not name as a comment in its table; and which those are."""
     written = text
     if not text.strip():
         written = _HEAD
@@ -218,7 +218,7 @@ def _set(text: str, key: str, value: Any) -> str:
 
 
 def _line_of(text: str, table: str, pattern: str) -> int | None:
-    """Where in the table a line begins so."""
+    """The number of the first line in the table that begins with the pattern."""
     start, end = _extent(text, table)
     lines = text.splitlines()
     return next((at for at in range(start, end) if re.match(rf"\s*{pattern}", lines[at])), None)
@@ -251,7 +251,7 @@ def _extent(text: str, table: str) -> tuple[int, int]:
 
 
 def _check(name: str, value: str) -> str:
-    """A path that holds from any folder; an address that is one."""
+    """The answer as it is written down: a path made absolute, a mail address checked."""
     if OPTIONS[name].form in ("a folder", "a file"):
         return str(Path(value).expanduser().absolute())
     if name == "address":
@@ -282,7 +282,7 @@ def _flat_or_none(text: str) -> dict[str, Any] | None:
 
 
 def _demand_valid(file: Path, text: str) -> None:
-    """A desk that cannot start is not written."""
+    """Refuse a config.toml with which no desk could start."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.toml").write_text(text, encoding="utf-8")
         try:

@@ -117,7 +117,7 @@ def _insert(text: str, start: int, key: str, new: Any) -> str:
 
 
 def _members(text: str, start: int) -> list[Member]:
-    """Of the object that starts there; none where it is something else."""
+    """The members of the object that starts there; none where it is something else."""
     plain = _without_last_commas(_without_comments(text))
     members: list[Member] = []
     at = _past(_SPACE, plain, start + 1)
@@ -133,7 +133,7 @@ def _members(text: str, start: int) -> list[Member]:
 
 
 def _member(members: list[Member], key: str) -> Member | None:
-    """The last of that name: it is the one that every reader takes."""
+    """The member of that name; of several the last one, which every reader takes."""
     return next((each for each in reversed(members) if each.key == key), None)
 
 

@@ -12,7 +12,7 @@ Send = Callable[[str, str], Awaitable[bool]]
 
 
 def messenger(urls: "SecretStr | None") -> Send:
-    """Sends to every address that `inbox.notify` names."""
+    """A function that sends to every address that `inbox.notify` names."""
     try:
         import apprise
     except ImportError:

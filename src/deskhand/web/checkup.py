@@ -63,7 +63,7 @@ async def _checkup(request: Request) -> Response:
 
 
 async def _findings(desk: Desk) -> "list[Finding]":
-    """The worst first."""
+    """What the doctor finds, the worst first."""
     from deskhand.setup.doctor import checkup
 
     found = await checkup(desk)

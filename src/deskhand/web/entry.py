@@ -75,7 +75,7 @@ def cookie_name(request: Request) -> str:
 
 
 def demand_own_origin(request: Request) -> None:
-    """Another port of this machine is the same site to a browser, and still not us."""
+    """Refuse a form of another page. To a browser another port of this machine is the same site; to us it is not."""
     own = f"{request.url.scheme}://{request.url.netloc}"
     # No origin at all is what a program sends that is no browser; it has nobody's cookie but its own.
     origins = set(request.headers.getlist("origin"))
@@ -106,7 +106,7 @@ def _at_most(limit: int, receive: Receive) -> Receive:
 
 
 async def _session(request: Request) -> Session | None:
-    """The session of this request, kept awake; also in `request.state.session`, where the templates look."""
+    """The session of this request, which counts as seen now; also put where the templates look for it."""
     desk = desk_of(request)
     now = desk.now()
     session = None

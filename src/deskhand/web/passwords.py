@@ -34,7 +34,7 @@ def hash_password(password: str) -> str:
 
 
 def matches(password: str, kept: str) -> bool:
-    """Slow on purpose: not for the event loop, nor for a transaction."""
+    """Whether this is the password. Slow on purpose: not for the event loop, nor for a transaction."""
     _, cost, block, lanes, salt, digest = kept.split(":")
     found = _derive(password[:LONGEST], bytes.fromhex(salt), int(cost), int(block), int(lanes))
     return hmac.compare_digest(found, bytes.fromhex(digest))
@@ -81,7 +81,7 @@ def forget_wrong_passwords(tx: Transaction) -> None:
 
 
 def count_wrong_link(tx: Transaction, now: datetime) -> bool:
-    """Whether it is to go on the record: nothing does after the first few."""
+    """Count a wrong link; whether it is to go on the record, as only the first few do."""
     if _failures(tx, "link", now) >= NOTED:
         return False
     _count(tx, "link", now)

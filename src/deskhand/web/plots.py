@@ -35,7 +35,7 @@ class Plot:
     """The largest value, at the upper edge."""
     columns: list[str]
     rows: list[tuple[str, list[int]]]
-    """The same as a table."""
+    """The same numbers as a table."""
 
 
 def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plot:

@@ -91,7 +91,7 @@ class _AddHeaders:
 
 
 class _OwnHost:
-    """Refuses whoever reached us under another name: a page of theirs that points its name at this machine."""
+    """Refuses requests under another host name: a stranger's page may point its name at this machine."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -17,11 +17,11 @@ class Moment:
     exact: str
     iso: str
     seconds: float
-    """From now on; negative where it is past."""
+    """Seconds from now; negative where it is past."""
 
 
 def local(at: datetime, zone: str) -> datetime:
-    """In that zone; in its own at either end of the calendar, where a stranger's date has no other."""
+    """The time in that zone. A stranger's date at either end of the calendar has none there, and stays as it is."""
     try:
         return at.astimezone(ZoneInfo(zone))
     except OverflowError:
@@ -29,7 +29,7 @@ def local(at: datetime, zone: str) -> datetime:
 
 
 def local_time(desk: Desk, at: datetime) -> str:
-    """To the minute, in the person's own time zone."""
+    """The time to the minute, in the person's own time zone."""
     return f"{local(at, desk.settings.timezone):%Y-%m-%d %H:%M}"
 
 

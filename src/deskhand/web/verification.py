@@ -38,7 +38,7 @@ class Verification:
             await self._step(STEP)
 
     async def check_all(self, *, again: bool = False) -> None:
-        """On to the end of the record; `again` from its first line."""
+        """Check on to the end of the record; with `again` from its first line."""
         if self._is_running:
             return
         self._is_running = True
@@ -53,7 +53,7 @@ class Verification:
             self._is_running = False
 
     async def _step(self, limit: int) -> bool:
-        """Check so many lines; whether there are more to check."""
+        """Check up to `limit` lines; whether there are more."""
         good = self.good
 
         def follow(tx: Transaction) -> tuple[Mark, Mark | Broken]:

@@ -68,7 +68,7 @@ def add_folders(desk: Desk) -> list[str]:
 
 
 def index(desk: Desk) -> Finding:
-    """A cache: at worst it costs time."""
+    """The search index; it is a cache, so a damaged one only costs time."""
     if desk.settings.vault_path is None or not desk.settings.vault_path.is_dir():
         return good("without a vault there is none")
     file = desk.index_file
@@ -127,7 +127,7 @@ async def record(desk: Desk) -> Finding:
 
 
 async def ledger(desk: Desk) -> Finding:
-    """Sends whose process died, and those of which nobody knows."""
+    """Whether a send was left by a process that died, or ended without anybody knowing how."""
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("nothing was ever proposed")
     now = clock.to_ms(desk.now())

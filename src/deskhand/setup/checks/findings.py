@@ -9,7 +9,7 @@ State = Literal["good", "warning", "bad"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     name: str = ""
-    """Of the check; the check-up puts it in."""
+    """The name of the check, which the check-up puts in."""
     state: State
     says: str
     fix: str | None = None

@@ -29,7 +29,7 @@ def python(desk: Desk) -> Finding:
 
 
 def home(desk: Desk) -> Finding:
-    """Nobody else may read keys, tokens and mail."""
+    """Whether nobody else may read the desk's keys, tokens and mail."""
     folder = desk.settings.home
     if not folder.is_dir():
         return good(f"{folder} is made at the first use")
@@ -72,7 +72,7 @@ def disk(desk: Desk) -> Finding:
 
 
 async def clock(desk: Desk) -> Finding:
-    """Approvals expire and the rate window moves by this clock."""
+    """Whether the clock can be right: approvals expire and the rate window moves by it."""
     now = desk.now()
     if now.year < _EARLIEST:
         return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
@@ -115,7 +115,7 @@ def _is_desk(number: int) -> bool:
 
 
 def secrets(desk: Desk) -> Finding:
-    """Keys must not travel with a repository or a synchronised vault."""
+    """Whether the desk's keys could travel with a repository or a synchronised vault."""
     folder = desk.settings.home
     vault = desk.settings.vault_path
     if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
