@@ -58,7 +58,7 @@ def main(argv):
         case ["bench" | "torture" as kind, *rest]:
             return long_run(kind, rest)
         case ["reference", *rest]:
-            return subprocess.run([BIN / "python", ROOT / "docs" / "reference.py", *rest], check=False).returncode
+            return subprocess.run([BIN / "python", ROOT / "docs" / "write_reference.py", *rest], check=False).returncode
         case ["lock"]:
             return lock()
         case _:

@@ -3,8 +3,6 @@
 `test_repository.py` fails when a promise has no test or a test cites a promise that nobody made.
 """
 
-from typing import Any
-
 import pytest
 
 REQUIREMENTS = {
@@ -218,6 +216,6 @@ REQUIREMENTS = {
 }
 
 
-def requirement(name: str) -> Any:
+def requirement(name: str) -> pytest.MarkDecorator:
     """Marks the test that shows a promise kept."""
     return pytest.mark.requirement(name)

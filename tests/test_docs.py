@@ -16,7 +16,7 @@ from deskhand.cli import parser
 from deskhand.cli.serve import SERVERS
 from deskhand.config import OPTIONS, load
 from deskhand.errors import ErrorType, MCPErrorCode
-from docs import reference
+from docs import write_reference
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -31,16 +31,16 @@ def listed() -> str:
 @pytest.mark.anyio
 @requirement("docs:fresh")
 async def test_the_reference_says_what_the_code_says_today() -> None:
-    made = await reference.pages()
+    made = await write_reference.pages()
 
-    stale = [name for name, text in made.items() if reference.kept(name) != text]
+    stale = [name for name, text in made.items() if write_reference.kept(name) != text]
     assert stale == [], "run `python3 run.py reference`"
 
 
 @requirement("docs:complete")
 def test_every_command_option_and_error_code_is_in_the_reference() -> None:
     found = listed()
-    wanted = [f"## deskhand {' '.join(words)}\n" for words, _ in reference.leaves(parser())]
+    wanted = [f"## deskhand {' '.join(words)}\n" for words, _ in write_reference.leaves(parser())]
     wanted += [f"| `{option.key}` | `{option.variable}` |" for option in OPTIONS.values()]
     wanted += [f"`{code}`" for code in (*get_args(MCPErrorCode), *get_args(ErrorType))]
 
@@ -86,7 +86,7 @@ def links(page: Path) -> Iterator[str]:
 
 
 def headings(page: Path) -> set[str]:
-    return {reference.anchor(line) for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+    return {write_reference.anchor(line) for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
 
 
 @requirement("docs:links")

@@ -77,7 +77,12 @@ async def test_another_users_task_is_not_there(service: Service, tasks: Client) 
 
     async with service.client(service.new_user()) as other:
         assert (await ok(other, "list_tasks"))["total"] == 0
-        for tool, more in (("update_task", {"title": "theirs"}), ("mark_task_completed", {}), ("delete_task", {})):
+        calls: dict[str, dict[str, Any]] = {
+            "update_task": {"title": "theirs"},
+            "mark_task_completed": {},
+            "delete_task": {},
+        }
+        for tool, more in calls.items():
             assert (await refused(other, tool, task_id=made["id"], **more))["error_type"] == "not_found_error"
     assert (await ok(tasks, "list_tasks"))["tasks"] == [made]
 
@@ -176,7 +181,7 @@ async def test_each_backend_call_is_one_line_with_the_seeds_fields_and_no_secret
 
 @requirement("tasks:null-clears")
 async def test_null_clears_what_is_absent_stays_and_a_title_cannot_be_cleared(tasks: Client) -> None:
-    given = {"title": "t", "description": "d", "due_date": "2026-12-20T10:00:00Z", "priority": "High"}
+    given: dict[str, Any] = {"title": "t", "description": "d", "due_date": "2026-12-20T10:00:00Z", "priority": "High"}
     made = await ok(tasks, "create_task", **given)
 
     cleared = await ok(tasks, "update_task", task_id=made["id"], description=None)
