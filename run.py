@@ -5,7 +5,7 @@ python3 run.py test [ARGS]       format, lint, types, import contracts and tests
 python3 run.py bench [NAME]      measure, in ratios against named peers
 python3 run.py torture [NAME]    kill, fill and race it for longer than a test run may take
 python3 run.py reference         write docs/reference/ from the code; --check says what is stale
-python3 run.py lock              renew requirements.lock from pyproject.toml
+python3 run.py lock              renew locks/ from pyproject.toml
 python3 run.py ANYTHING ELSE     goes to the deskhand command (up --demo, mcp obsidian, --help, ...)
 """
 
@@ -17,15 +17,22 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 BIN = VENV / "bin"
-LOCK = ROOT / "requirements.lock"
 JUDGES = ROOT / ".judges"
-UV = "uv==0.13.7"
+PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "-q", "install"]
+# What is installed together, and how uv exports it to locks/NAME.lock: the desk, its extras, and all the rest.
+SETS = {
+    "desk": ["--no-dev", "--group", "build"],
+    "postgresql": ["--no-dev", "--extra", "postgresql"],
+    "notify": ["--no-dev", "--extra", "notify"],
+    "dev": ["--all-extras"],
+}
 # Programs that some tests or benches drive, and the Debian packages that bring them.
 SYSTEM_PACKAGES = {
     "strace": "strace",
@@ -51,53 +58,101 @@ NODE_PACKAGES = (
 def main(argv):
     if sys.version_info < (3, 11):
         sys.exit(f"Deskhand needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
-    set_up()
     match argv:
         case ["test", *rest]:
+            set_up(SETS)
             return test(rest)
         case ["bench" | "torture" as kind, *rest]:
+            set_up(SETS)
             return long_run(kind, rest)
         case ["reference", *rest]:
+            set_up(SETS)
             return subprocess.run([BIN / "python", ROOT / "docs" / "write_reference.py", *rest], check=False).returncode
         case ["lock"]:
             return lock()
         case _:
+            set_up(["desk", *extras()])
             os.execv(BIN / "deskhand", ["deskhand", *argv])
 
 
-def set_up():
-    """Build .venv unless the one that is there was made from these very files."""
-    wanted = hashlib.sha256(LOCK.read_bytes() + (ROOT / "pyproject.toml").read_bytes() + str(ROOT).encode())
-    wanted.update(f"{UV} {sys.version}".encode())
-    stamp = VENV / "deskhand.stamp"
-    if stamp.is_file() and stamp.read_text() == wanted.hexdigest():
+def extras():
+    """The extras that this desk's own options ask for, in the environment or in its config.toml."""
+    sys.path.insert(0, str(ROOT / "src"))
+    from deskhand import environment
+
+    options = {}
+    with contextlib.suppress(ValueError):  # a file that cannot be read is the desk's to complain about
+        options = environment.written(environment.config_file(os.environ))
+    database = os.environ.get("DESKHAND_DATABASE_URL") or options.get("database_url")
+    if str(database).startswith("postgres"):
+        yield "postgresql"
+    if os.environ.get("DESKHAND_NOTIFY") or options.get("inbox.notify"):
+        yield "notify"
+
+
+def set_up(names):
+    """Install into .venv what is not there yet; a .venv that was made from other files is made again."""
+    names = list(names)
+    if all(map(is_installed, names)):
         return
     with (ROOT / ".venv.lock").open("w") as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX)
-        if stamp.is_file() and stamp.read_text() == wanted.hexdigest():
-            return
-        say("setting up .venv (once)")
-        # No ensurepip: a bare Debian does not have it.
-        venv.EnvBuilder(with_pip=False, clear=True, symlinks=True).create(VENV)
-        install()
-        stamp.write_text(wanted.hexdigest())
+        if not is_installed("desk"):
+            say("setting up .venv (once)")
+            names += [name for name in SETS if stamp(name).is_file() and name not in names]
+            # No ensurepip: a bare Debian does not have it.
+            venv.EnvBuilder(with_pip=False, clear=True, symlinks=True).create(VENV)
+        if missing := [name for name in names if not is_installed(name)]:
+            install(missing)
 
 
-def install():
+def is_installed(name):
+    return stamp(name).is_file() and stamp(name).read_text() == fingerprint(name)
+
+
+def stamp(name):
+    return VENV / f"{name}.stamp"
+
+
+def fingerprint(name):
+    files = [locked(name), locked("installer"), ROOT / "pyproject.toml"]
+    content = b"".join(file.read_bytes() for file in files)
+    return hashlib.sha256(content + f"{ROOT} {sys.version}".encode()).hexdigest()
+
+
+def locked(name):
+    return ROOT / "locks" / f"{name}.lock"
+
+
+def install(names):
     """With uv where it works; pip is slower, but knows the mirror, proxy and certificates of its own configuration."""
+    say(f"installing from locks/: {', '.join(names)}")
     python = str(BIN / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check", "-q", "install"]
-    locked = ["--require-hashes", "-r", str(LOCK)]
-    say("installing what requirements.lock names")
-    # The machine's own certificates: behind a proxy that opens TLS, those that uv brings do not hold.
-    uv = [str(BIN / "uv"), "pip", "install", "--quiet", "--system-certs", "--python", python]
-    by_uv = not subprocess.run([*pip, UV], check=False).returncode
-    by_uv = by_uv and not subprocess.run([*uv, *locked], check=False).returncode
-    if not by_uv:
-        say("uv cannot install here; pip does it, which takes a minute or two")
-        check([*pip, *locked])
-    check([*(uv if by_uv else pip), "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    requirements = ["--require-hashes"]
+    for name in SETS:
+        if name in names or is_installed(name):  # a package that is there must have its hash too
+            requirements += ["-r", str(locked(name))]
+    with uv_for_now() as uv:
+        # The machine's own certificates: behind a proxy that opens TLS, those that uv brings do not hold.
+        installer = [uv, "pip", "install", "--quiet", "--system-certs", "--python", python]
+        if not uv or subprocess.run([*installer, *requirements], check=False).returncode:
+            say("uv cannot install here; pip does it, which takes a minute or two")
+            installer = [*PIP[:-1], "--python", python, "install"]
+            check([*installer, *requirements])
+        if "desk" in names:
+            check([*installer, "--no-deps", "--no-build-isolation", "-e", str(ROOT)])
+    for name in names:
+        stamp(name).write_text(fingerprint(name))
     say("done; where documents and hints say `deskhand`, type `python3 run.py` here")
+
+
+@contextlib.contextmanager
+def uv_for_now():
+    """The path of uv in a folder that is removed at the end; None where it cannot be had. A desk does not need it."""
+    with tempfile.TemporaryDirectory() as folder:
+        hashed = ["--require-hashes", "-r", str(locked("installer"))]
+        done = subprocess.run([*PIP, "--root-user-action=ignore", "--target", folder, *hashed], check=False)
+        yield None if done.returncode else str(Path(folder) / "bin" / "uv")
 
 
 def test(arguments):
@@ -171,13 +226,26 @@ def install_judges():
 
 
 def lock():
-    """A hashed export names no host, so it installs through any mirror."""
-    uv = [str(BIN / "uv"), "--quiet"]
-    check([*uv, "lock", "--upgrade"], cwd=ROOT)
-    export = [*uv, "export", "--frozen", "--no-emit-project", "--all-groups", "--all-extras", "--no-header"]
-    exported = subprocess.run(export, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    """A hashed export names no host, so it installs through any mirror. What one lock names, no later one repeats."""
+    with uv_for_now() as uv:
+        check([uv, "--quiet", "lock", "--upgrade"], cwd=ROOT)
+        known = set()
+        for name, options in {"installer": ["--only-group", "installer"], **SETS}.items():
+            export = [
+                uv,
+                "--quiet",
+                "export",
+                "--frozen",
+                "--no-emit-project",
+                "--no-header",
+                "--no-annotate",
+                *options,
+            ]
+            exported = subprocess.run(export, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+            packages = re.split(r"\n(?=\S)", exported.strip())
+            locked(name).write_text("".join(f"{package}\n" for package in packages if package not in known))
+            known.update(packages)
     (ROOT / "uv.lock").unlink()
-    LOCK.write_text(re.sub(r"^ +# via.*\n(?: +#.*\n)*", "", exported, flags=re.MULTILINE))
     return 0
 
 

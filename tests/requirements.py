@@ -24,7 +24,7 @@ REQUIREMENTS = {
     "tokens:kept": "A token is told once and kept as a digest; it is listed, used, and revoked by its name.",
     "tokens:scopes": "A token's scopes limit what is listed and called; a call beyond them is refused on the record.",
     "store:durable": "What a transaction returned is committed; one that raised left nothing.",
-    "store:upgraded": "A database of an earlier version is brought up to date and keeps what it holds.",
+    "store:upgraded": "A database of an earlier version is brought up to date whole or not at all, and keeps its rows.",
     "store:many-processes": "Several processes may start and write at once.",
     "store:utf-8": "A PostgreSQL database of another encoding than UTF-8 is refused, with the way to make one.",
     "audit:chained": "A changed, removed, inserted or cut-off line is found and named.",

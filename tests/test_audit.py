@@ -8,15 +8,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from alembic import command
-from alembic.config import Config
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlalchemy import create_engine
 
 from deskhand import audit
-from deskhand.store import Store, Transaction, open_store, schema
+from deskhand.store import Store, Transaction, open_store
 from tests.home import Home
+from tests.old_database import database_at
 from tests.requirements import requirement
 
 
@@ -187,12 +185,8 @@ def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_u
     expected = store.write_sync(lambda tx: tx.all(counters))
     lines = store.write_sync(lambda tx: tx.all("SELECT seq, entry, hash FROM audit"))
     store.close()
-    with create_engine(old).begin() as connection:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
-        command.upgrade(config, "0005")
-        for line in lines:
-            connection.exec_driver_sql("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", line)
+    with database_at(old, "0005") as connection:
+        connection.executemany("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", lines)
 
     store = open_store(old)
     counted = store.write_sync(lambda tx: tx.all(counters))

@@ -6,7 +6,7 @@ import pytest
 from tests.home import Home
 from tests.requirements import requirement
 
-HEAVY = ("mcp", "fastapi", "sqlalchemy", "alembic", "pydantic", "starlette", "yaml")
+HEAVY = ("mcp", "fastapi", "psycopg", "greenlet", "pydantic", "starlette", "yaml")
 
 
 @requirement("start:light")

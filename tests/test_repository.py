@@ -31,7 +31,8 @@ def test_every_dependency_has_its_reason_in_a_decision() -> None:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    named = project["project"]["dependencies"] + project["dependency-groups"]["dev"]
+    groups = [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
+    named = sum(groups, project["project"]["dependencies"])
     names = [re.split(r"[\[<>=]", name)[0] for name in named]
     decisions = "\n".join(path.read_text() for path in (ROOT / "docs" / "decisions").glob("*.md")).lower()
 
@@ -52,12 +53,16 @@ def test_no_committed_file_names_a_registry_or_a_folder_of_some_machine() -> Non
     assert found == []
 
 
-def test_the_lock_is_hashed_and_complete() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    packages = re.findall(r"^([a-z0-9-]+)==", lock, re.MULTILINE)
+def test_every_lock_is_hashed_and_the_desk_has_its_own() -> None:
+    packages = {}
+    for file in (ROOT / "locks").glob("*.lock"):
+        blocks = re.split(r"\n(?=\S)", file.read_text().strip())
+        assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
+        packages[file.stem] = {re.match(r"[a-z0-9-]+(?===)", block)[0] for block in blocks}
 
-    assert len(packages) > 40
-    assert lock.count("--hash=sha256:") >= len(packages)
+    assert sorted(packages) == ["desk", "dev", "installer", "notify", "postgresql"]
+    assert len(packages["desk"] | packages["dev"]) > 80
+    assert not packages["desk"] & {"psycopg", "greenlet", "apprise", "pytest", "mypy", "uv"}
 
 
 def test_the_module_runs_as_the_command_does() -> None:

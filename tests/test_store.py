@@ -1,6 +1,7 @@
 """One contract for both databases."""
 
 import asyncio
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Store, Transaction, open_store, revision, schema
+from tests.old_database import database_at
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -104,27 +106,6 @@ def test_eight_processes_start_on_a_new_database_and_none_fails(url: str) -> Non
     assert [process.returncode for process in started] == [0] * 8, errors
 
 
-def test_the_newest_migration_is_the_one_the_schema_expects() -> None:
-    from alembic.config import Config
-    from alembic.script import ScriptDirectory
-
-    config = Config()
-    config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
-    assert ScriptDirectory.from_config(config).get_current_head() == schema.HEAD
-
-
-def test_an_up_to_date_database_is_opened_without_alembic_or_sqlalchemy(url: str) -> None:
-    open_store(url).close()
-    work = (
-        "import sys; from deskhand.store import open_store; open_store(sys.argv[1]).close();"
-        "print([m for m in ('alembic', 'sqlalchemy') if m in sys.modules])"
-    )
-
-    done = subprocess.run([sys.executable, "-c", work, url], capture_output=True, text=True, check=True)
-
-    assert done.stdout == "[]\n"
-
-
 def test_nobody_else_may_read_the_database(tmp_path: Path) -> None:
     open_store(f"sqlite:///{tmp_path / 'desk.db'}").close()
 
@@ -134,6 +115,19 @@ def test_nobody_else_may_read_the_database(tmp_path: Path) -> None:
 def test_an_unknown_database_is_refused_by_name() -> None:
     with pytest.raises(BadConfig, match="mysql"):
         open_store("mysql://x")
+
+
+def test_a_desk_without_the_postgresql_extra_says_what_to_install() -> None:
+    work = (
+        "import sys; sys.modules['psycopg'] = None\n"
+        "from deskhand.errors import BadConfig\nfrom deskhand.store import open_store, revision\n"
+        "for use in (open_store, revision):\n"
+        "    try: use('postgresql://127.0.0.1:1/nobody')\n    except BadConfig as error: print(error.hint)"
+    )
+
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
+
+    assert done.stdout.count("pip install 'deskhand[postgresql]'") == 2
 
 
 def test_a_database_that_does_not_answer_is_unavailable_and_its_driver_says_nothing() -> None:
@@ -241,22 +235,6 @@ async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_p
     other.close()
 
 
-def at_revision(url: str, revision: str) -> None:
-    """A database as an earlier version of the desk left it."""
-    from alembic import command
-    from alembic.config import Config
-    from sqlalchemy import create_engine
-
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        config = Config(attributes={"connection": connection})
-        config.set_main_option("script_location", str(Path(schema.__file__).with_name("migrations")))
-        command.upgrade(config, revision)
-        for line in BEFORE_THE_PAGE:
-            connection.exec_driver_sql(line.replace("%", "%%") if engine.dialect.name == "postgresql" else line)
-    engine.dispose()
-
-
 TOKEN = "dh_of-the-old-days"
 BEFORE_THE_PAGE = (
     (
@@ -281,7 +259,9 @@ BEFORE_THE_PAGE = (
 
 @requirement("store:upgraded")
 async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: str) -> None:
-    at_revision(url, "0005")
+    with database_at(url, "0005") as connection:
+        for line in BEFORE_THE_PAGE:
+            connection.execute(line)
     store = open_store(url)
     try:
         kept = await tokens.shown(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
@@ -298,6 +278,46 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     assert recipients == [("ann@example.org", "sent")]
     assert days == [("2026-10-01", "email_mcp", "send_email", "success", 2)]
     assert drafts == [("draft-1", None)]
+
+
+KILLED_IN_THE_MIDDLE = """
+import os, signal, sys, types
+from deskhand.store import open_store
+last_step = types.ModuleType("last_step")
+last_step.upgrade = lambda tx: os.kill(os.getpid(), signal.SIGKILL)
+sys.modules["deskhand.store.migrations.0006_3_record"] = last_step
+open_store(sys.argv[1])
+"""
+
+
+@requirement("store:upgraded")
+def test_a_desk_killed_while_it_migrates_leaves_the_old_schema_and_the_next_one_goes_on(url: str) -> None:
+    with database_at(url, "0005") as connection:
+        for line in BEFORE_THE_PAGE:
+            connection.execute(line)
+
+    killed = subprocess.run([sys.executable, "-c", KILLED_IN_THE_MIDDLE, url], check=False)
+
+    assert (killed.returncode, revision(url)) == (-signal.SIGKILL, "0005")
+    with database_at(url, "0005") as connection:
+        assert connection.execute("SELECT name FROM user_token").fetchall() == [("laptop",)]
+        columns = connection.execute("SELECT * FROM actions").description
+        assert "recipient" not in [column[0] for column in columns]
+    store = open_store(url)
+    assert store.write_sync(lambda tx: tx.all("SELECT name FROM tokens")) == [("laptop",)]
+    store.close()
+
+
+@requirement("store:upgraded")
+def test_a_database_of_a_newer_desk_is_refused_and_left_as_it_is(url: str) -> None:
+    with database_at(url, schema.HEAD) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+
+    with pytest.raises(BadConfig, match="9999") as caught:
+        open_store(url)
+
+    assert "upgrade deskhand" in str(caught.value.hint)
+    assert revision(url) == "9999"
 
 
 @requirement("store:many-processes")

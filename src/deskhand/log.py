@@ -27,7 +27,7 @@ def configure(level: str, stream: TextIO | None = None) -> None:
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # Each request line, file event and migration step of the libraries would drown ours; what the mail libraries
+    # Each request line and file event of the libraries would drown ours; what the mail libraries
     # say at their lowest level are passwords and whole mails.
-    for chatty in ("uvicorn.access", "watchfiles", "mcp", "httpx2", "httpcore2", "imapclient", "alembic"):
+    for chatty in ("uvicorn.access", "watchfiles", "mcp", "httpx2", "httpcore2", "imapclient"):
         logging.getLogger(chatty).setLevel(max(logging.getLevelName(level), logging.WARNING))

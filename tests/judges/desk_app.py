@@ -5,7 +5,7 @@ import anyio
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.listen import serve_http
-from deskhand.web.doors import doors
+from deskhand.resident.doors import doors
 from deskhand.web.site import site
 
 
@@ -13,7 +13,7 @@ async def serve() -> None:
     desk = Desk(load().settings)
     made = doors(desk)
     async with made.run():
-        await serve_http(site(desk, doors=made.routes), 0, "")
+        await serve_http(site(desk, beside=made.routes), 0, "")
     await desk.close_mailbox()
     desk.close()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from deskhand.errors import NotFound
-from deskhand.mail import Message, Sent
+from deskhand.mail import MailSummary, Sent
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing
 from tests.requirements import requirement
@@ -20,7 +20,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield made
 
 
-async def only(world: World, query: str) -> Message:
+async def only(world: World, query: str) -> MailSummary:
     (mail,) = await world.mailbox.search(query, 10)
     return mail
 
@@ -160,13 +160,13 @@ async def test_a_prepared_mail_has_not_left_and_a_sent_one_left_once(world: Worl
 
     token = await world.mailbox.prepare(mail)
     assert world.left() == []
-    assert not isinstance(await world.mailbox.look(token, mail), Sent)
+    assert not isinstance(await world.mailbox.check(token, mail), Sent)
     sent = await world.mailbox.send(token, mail)
 
     (left,) = world.left()
     assert (left.subject, left.body, left.to) == ("Grüße", "Wie geht es?\n", "ann@example.org")
     assert left.action_id == mail.action_id
-    assert await world.mailbox.look(token, mail) == sent
+    assert await world.mailbox.check(token, mail) == sent
     listed = await only(world, "in:sent")
     assert (listed.id, listed.thread_id) == (sent.message_id, sent.thread_id)
     assert "SENT" in listed.labels

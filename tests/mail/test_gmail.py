@@ -366,7 +366,7 @@ async def test_a_lost_answer_is_cleared_up_and_the_mail_leaves_once(
 
     with pytest.raises(OutcomeUnknown):
         await mailbox.send(token, mail)
-    seen = await mailbox.look(token, mail)
+    seen = await mailbox.check(token, mail)
     if fault.accepted:
         assert isinstance(seen, Sent)
         assert gmail.account.mails[seen.message_id].labels == ["SENT"]
@@ -402,7 +402,7 @@ async def test_a_refused_send_is_certainly_not_sent_and_its_draft_is_kept(
 
     assert not isinstance(refused.value, OutcomeUnknown)
     assert gmail.delivered == []
-    assert await mailbox.look(token, mail) == NotSent(token)
+    assert await mailbox.check(token, mail) == NotSent(token)
 
 
 @requirement("gmail:never-twice")
@@ -415,7 +415,7 @@ async def test_a_draft_that_somebody_deleted_leaves_the_question_to_the_person(
 
     with pytest.raises(OutcomeUnknown):
         await mailbox.send(token, mail)
-    assert isinstance(await mailbox.look(token, mail), Unclear)
+    assert isinstance(await mailbox.check(token, mail), Unclear)
 
 
 @requirement("gmail:never-twice")
@@ -425,7 +425,7 @@ async def test_another_mail_to_the_same_person_is_not_taken_for_ours(gmail: Gmai
     token = await mailbox.prepare(second)
     gmail.account.drafts.clear()
 
-    assert isinstance(await mailbox.look(token, second), Unclear)
+    assert isinstance(await mailbox.check(token, second), Unclear)
 
 
 @requirement("gmail:never-twice")
@@ -456,7 +456,7 @@ async def test_a_sign_in_that_fails_before_the_send_has_sent_nothing(gmail: Gmai
         await mailbox.send(token, mail)
 
     assert not isinstance(failed.value, OutcomeUnknown)
-    assert await mailbox.look(token, mail) == NotSent(token)
+    assert await mailbox.check(token, mail) == NotSent(token)
 
 
 @requirement("gmail:never-twice")
@@ -472,7 +472,7 @@ async def test_where_only_sending_was_granted_there_is_one_attempt_and_no_guess(
             gmail.plan("messages.send", fault)
             with pytest.raises(OutcomeUnknown):
                 await mailbox.send(token, mail)
-            assert isinstance(await mailbox.look(token, mail), Unclear)
+            assert isinstance(await mailbox.check(token, mail), Unclear)
         await mailbox.close()
 
     assert gmail.delivered == ([] if fault == Cut(accepted=False) else [mail.raw])

@@ -301,7 +301,7 @@ async def test_an_answer_lost_after_the_last_dot_is_unknown_and_stays_so(
 
     with pytest.raises(OutcomeUnknown):
         await mailbox.send(token, mail)
-    assert isinstance(await mailbox.look(token, mail), Unclear)
+    assert isinstance(await mailbox.check(token, mail), Unclear)
     assert len(relay.delivered) == accepted
 
 
@@ -313,10 +313,10 @@ async def test_a_mail_that_lies_in_sent_was_sent_and_is_not_filed_twice(
     token = await mailbox.prepare(mail)
     server.deliver(mail.raw, "Sent Items")
 
-    assert isinstance(await mailbox.look(token, mail), Sent)
+    assert isinstance(await mailbox.check(token, mail), Sent)
     await mailbox.send(token, mail)
     assert server.raws("Sent Items") == [mail.raw]
-    assert isinstance(await mailbox.look(token, outgoing(action_id="act-2")), Unclear)
+    assert isinstance(await mailbox.check(token, outgoing(action_id="act-2")), Unclear)
 
 
 async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(

@@ -149,13 +149,13 @@ async def test_a_token_sends_once_and_only_what_was_prepared(mailbox: LocalMailb
     mail, other = outgoing(), outgoing(body="something else", action_id="act-2")
     token = await mailbox.prepare(mail)
 
-    assert await mailbox.look(token, mail) == NotSent(token)
+    assert await mailbox.check(token, mail) == NotSent(token)
     with pytest.raises(SendFailed):
         await mailbox.send(token, other)
     sent = await mailbox.send(token, mail)
 
-    assert await mailbox.send(token, mail) == sent == await mailbox.look(token, mail)
-    assert isinstance(await mailbox.look("unknown", mail), Unclear)
+    assert await mailbox.send(token, mail) == sent == await mailbox.check(token, mail)
+    assert isinstance(await mailbox.check("unknown", mail), Unclear)
     assert await found(mailbox, "in:sent") == ["Hello"]
 
 
@@ -210,7 +210,7 @@ async def test_a_killed_sender_leaves_each_mail_sent_once_or_not_at_all(mailbox:
     sender.send_signal(signal.SIGKILL)
     sender.communicate()
 
-    seen = [await mailbox.look(token, outgoing()) for token in tokens]
+    seen = [await mailbox.check(token, outgoing()) for token in tokens]
     assert sum(isinstance(each, Sent) for each in seen) == len(await mailbox.search("in:sent", 100)) >= 5
     for token in tokens:
         await mailbox.send(token, outgoing())

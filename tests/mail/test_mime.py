@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deskhand.errors import InvalidInput
-from deskhand.mail import FullMessage, headers, mime
+from deskhand.mail import FullMessage, addresses, mime
 from tests.mail.letters import DATE, letter
 from tests.requirements import requirement
 
@@ -237,9 +237,9 @@ def test_a_senders_name_cannot_pass_for_an_address() -> None:
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=30).map(str.strip))
 def test_any_name_stays_a_name_when_it_is_read_again(name: str) -> None:
     assume("=?" not in name)
-    person = headers.Person(name, "ann@example.org")
+    person = addresses.Person(name, "ann@example.org")
 
-    assert headers.people(f"{person}, Bob <bob@example.org>") == [person, headers.Person("Bob", "bob@example.org")]
+    assert addresses.people(f"{person}, Bob <bob@example.org>") == [person, addresses.Person("Bob", "bob@example.org")]
 
 
 HIDDEN = [
@@ -419,7 +419,7 @@ def test_a_long_text_is_cut_and_says_so() -> None:
 )
 def test_what_is_not_one_bare_address_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        mime.recipient(text)
+        addresses.recipient(text)
 
     assert refused.value.message.startswith("Invalid email address format: ")
     assert refused.value.message.isprintable()
@@ -439,7 +439,7 @@ def test_what_is_not_one_bare_address_is_refused(text: str) -> None:
     ],
 )
 def test_an_address_has_one_spelling(text: str, address: str) -> None:
-    assert mime.recipient(text) == address
+    assert addresses.recipient(text) == address
 
 
 LINES = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=300)

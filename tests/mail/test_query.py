@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deskhand.errors import InvalidInput
 from deskhand.mail import query
-from deskhand.mail.query import AllOf, AnyOf, Anywhere, HasAttachment, HasMessageId, Labelled, Not, Since, Text, Until
+from deskhand.mail.query import AllOf, AnyOf, Anywhere, HasAttachment, HasLabel, HasMessageId, Not, Since, Text, Until
 from tests.requirements import requirement
 
 NOW = datetime(2026, 2, 24, 12, tzinfo=UTC)
@@ -39,13 +39,13 @@ A, B, C = Text("a"), Text("b"), Text("c")
         ('to:"Ann B"', Text("Ann B", "recipients")),
         ("subject:(a OR b)", AnyOf((Text("a", "subject"), Text("b", "subject")))),
         ("-subject:a", Not(Text("a", "subject"))),
-        ("label:Work/Done", Labelled("Work/Done")),
-        ("label:inbox", Labelled("INBOX")),
-        ("is:unread", Labelled("UNREAD")),
-        ("is:read", Not(Labelled("UNREAD"))),
+        ("label:Work/Done", HasLabel("Work/Done")),
+        ("label:inbox", HasLabel("INBOX")),
+        ("is:unread", HasLabel("UNREAD")),
+        ("is:read", Not(HasLabel("UNREAD"))),
         ("has:attachment", HasAttachment()),
-        ("in:sent", Labelled("SENT")),
-        ("in:drafts", Labelled("DRAFT")),
+        ("in:sent", HasLabel("SENT")),
+        ("in:drafts", HasLabel("DRAFT")),
         ("in:anywhere", Anywhere()),
         ("after:2026/01/31", Since(DAY)),
         ("before:2026-1-31", Until(DAY)),

@@ -17,7 +17,7 @@ from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
-PROTECTED = ("Approved", "Rejected", "Pending_Approval", "Done", "Logs")
+PROTECTED = ("Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs")
 
 TRICKS = [
     "Approved/x.md",
@@ -31,6 +31,28 @@ TRICKS = [
     "DONE/x.md",
     "Logs/x.md",
     "logs/actions/x.md",
+    "Drafts/x.md",
+    "drafts/x.md",
+    "DRAFTS/deep/er/x.md",
+    "./Drafts/x.md",
+    "Inbox/../Drafts/x.md",
+    "Drafts./x.md",
+    "Drafts /x.md",
+    "Drafts\u00a0/x.md",
+    "Dra\u200bfts/x.md",
+    "Dr\u00adafts/x.md",
+    "\ufeffDrafts/x.md",
+    "Drafts\ufe0f/x.md",
+    "Ｄｒａｆｔｓ/x.md",
+    "ⒹⓇⒶⒻⓉⓈ/x.md",
+    "𝐃rafts/x.md",
+    "ᴰrafts/x.md",
+    "Draftſ/x.md",
+    "Drafts／x.md",
+    "Drafts\\x.md",
+    "~/Drafts/x.md",
+    "drafts-link/x.md",
+    "drafts-link.md",
     "./Approved/x.md",
     "Approved/./x.md",
     "Approved//x.md",
@@ -122,6 +144,8 @@ def trapped(home: Home, tmp_path: Path) -> Path:
     (home.vault / "outside").symlink_to(outside)
     (home.vault / "loop").symlink_to("loop")
     (home.vault / "link.md").symlink_to("Approved/there.md")
+    (home.vault / "drafts-link").symlink_to("Drafts")
+    (home.vault / "drafts-link.md").symlink_to("Drafts/there.md")
     (home.vault / "outside.md").symlink_to(outside / "secret.md")
     (home.vault / "dangling.md").symlink_to("Approved/new.md")
     (home.vault / "dangling").symlink_to(outside / "new-folder")
@@ -176,7 +200,16 @@ async def test_nothing_outside_or_hidden_is_read_listed_or_found(
 
 @requirement("notes:paths")
 @pytest.mark.parametrize(
-    "path", ["Projects/Done/x.md", "obsidian/x.md", "Done.md", "Approved notes/x.md", "Not Approved/x.md"]
+    "path",
+    [
+        "Projects/Done/x.md",
+        "Projects/Drafts/x.md",
+        "Draft/x.md",
+        "obsidian/x.md",
+        "Done.md",
+        "Approved notes/x.md",
+        "Not Approved/x.md",
+    ],
 )
 async def test_an_ordinary_folder_with_a_similar_name_stays_open(notes: Client, path: str) -> None:
     assert not (await notes.call_tool("write_note", {"path": path, "frontmatter": {}, "body": ""})).is_error

@@ -14,7 +14,7 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.mail import Message
+from deskhand.mail import MailSummary
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
@@ -82,8 +82,8 @@ class Office:
     def receive(self, *mails: bytes, seen: bool = False) -> None:
         self.use(lambda mailbox: mailbox.receive([Incoming(mail, seen) for mail in mails]))
 
-    def mails(self, query: str) -> list[Message]:
-        found: list[Message] = self.use(lambda mailbox: mailbox.search(query, 2000))
+    def mails(self, query: str) -> list[MailSummary]:
+        found: list[MailSummary] = self.use(lambda mailbox: mailbox.search(query, 2000))
         return found
 
     def once(self, **variables: str) -> subprocess.CompletedProcess[str]:

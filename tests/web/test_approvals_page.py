@@ -20,9 +20,9 @@ from deskhand.gate import ledger
 from deskhand.gate.actions import BODY_LIMIT, Action
 from deskhand.gate.cards import Card
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
-from deskhand.servers.obsidian import obsidian_server
 from deskhand.web.events import Events, state
 from deskhand.web.site import site
 from tests.gate.site import Clock
@@ -256,12 +256,11 @@ async def test_no_get_no_other_id_and_no_stranger_answers_a_card(desk: Desk, per
 @requirement("page:refused")
 async def test_no_name_of_a_draft_turns_a_no_into_a_yes_to_another(desk: Desk, person: Person, clock: Clock) -> None:
     letter = {"type": "email_draft", "to": "eve@evil.example", "subject": "The keys", "status": "pending_approval"}
-    async with Client(obsidian_server(desk)) as assistant:
-        for number, name in enumerate(
-            ("draft-x/../draft-evil/approve?", "draft-x/../draft-evil/approve#", "draft-evil")
-        ):
-            note = {"path": f"Drafts/{number}.md", "frontmatter": letter | {"draft_id": name}, "body": "Here they are."}
-            assert not (await assistant.call_tool("write_note", note)).is_error
+    drafts = desk.settings.vault / "Drafts"
+    drafts.mkdir(exist_ok=True)
+    names = ("draft-x/../draft-evil/approve?", "draft-x/../draft-evil/approve#", "draft-evil")
+    for number, name in enumerate(names):
+        (drafts / f"{number}.md").write_text(frontmatter.render(letter | {"draft_id": name}, "Here they are."))
     inbox = (await person.reads("/")).text
     shown = [
         inbox,
@@ -288,10 +287,7 @@ def open_files() -> int:
 @requirement("page:hostile")
 async def test_a_folder_that_is_named_like_a_note_hides_nothing_that_waits(desk: Desk, person: Person) -> None:
     await asked(desk)
-    async with Client(obsidian_server(desk)) as assistant:
-        note = {"path": "Drafts/folder.md/note.md", "frontmatter": {}, "body": "x"}
-        assert not (await assistant.call_tool("write_note", note)).is_error
-    for folder in ("Approved", "Pending_Approval", "Rejected"):
+    for folder in ("Approved", "Drafts", "Pending_Approval", "Rejected"):
         (desk.settings.vault / folder / "folder.md").mkdir(parents=True)
     files = open_files()
 

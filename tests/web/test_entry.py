@@ -56,7 +56,7 @@ async def desk(home: Home, clock: Clock) -> AsyncIterator[Desk]:
 
 @pytest.fixture
 async def address(desk: Desk) -> AsyncIterator[str]:
-    async with served(site(desk, doors=[Route("/crash", crash)])) as found:
+    async with served(site(desk, beside=[Route("/crash", crash)])) as found:
         yield found
 
 

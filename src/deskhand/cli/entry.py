@@ -22,7 +22,8 @@ def add_to(commands: Any) -> None:
 
 
 def _link(options: argparse.Namespace) -> None:
-    from deskhand.web import running, sessions
+    from deskhand.resident import lock
+    from deskhand.web import sessions
 
     with opened_desk() as desk:
         if options.end_all:
@@ -30,7 +31,7 @@ def _link(options: argparse.Namespace) -> None:
             _record(desk, "sign_out", {"sessions": ended})
             print(json.dumps({"ended": ended}) if options.json else f"{ended} sessions ended, and every open link")
             return
-        found = running.find(desk.settings.home)
+        found = lock.find(desk.settings.home)
         if found is None:
             raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
         link = asyncio.run(sessions.link(desk, found.address))

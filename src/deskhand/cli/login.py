@@ -49,14 +49,14 @@ def _imap(options: argparse.Namespace) -> None:
     from getpass import getpass
 
     from deskhand.config import load
-    from deskhand.mail import safe
+    from deskhand.mail import credentials
     from deskhand.mail.accounts import imap_account
-    from deskhand.mail.imap_session import Session
+    from deskhand.mail.imap_session import ImapSession
 
     del options
     settings = load().settings
     account = imap_account(settings)
     asked = f"App password of {account.user} at {account.host}: "
     password = getpass(asked) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
-    Session(account, password).close()
-    print(f"The password is kept in {safe.put(settings.home, account.secret_name, password)}.")
+    ImapSession(account, password).close()
+    print(f"The password is kept in {credentials.keep(settings.home, account.secret_name, password)}.")

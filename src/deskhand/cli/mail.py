@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deskhand.app import Desk
-    from deskhand.mail.importing import Found, Source
+    from deskhand.mail.importing import Imported, Source
 
 BATCH_BYTES = 8_000_000
 BATCH_MAILS = 500
@@ -65,11 +65,11 @@ async def _imported(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Path
     return seen, new, left_out
 
 
-def _batches(found: "list[Source]") -> "Iterator[list[Found]]":
+def _batches(found: "list[Source]") -> "Iterator[list[Imported]]":
     """Many mails share one commit; few enough that the bar moves and memory stays small."""
     from deskhand.mail.importing import mails
 
-    batch: list[Found] = []
+    batch: list[Imported] = []
     size = 0
     for mail in chain.from_iterable(map(mails, found)):
         batch.append(mail)

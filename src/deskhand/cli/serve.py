@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deskhand.app import Desk
     from deskhand.config import Settings
-    from deskhand.web.running import Claim
+    from deskhand.resident.lock import DeskLock
 
 SERVERS = {
     "agentmail": "agentmail_server",
@@ -79,18 +79,18 @@ def _up(options: argparse.Namespace) -> None:
     with ExitStack() as stack:
         _say("starting the desk")
         from deskhand import log
-        from deskhand.web import running
+        from deskhand.resident.lock import RunningDesk, acquire
 
         settings = _settings(stack, demo=options.demo)
         log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
-        match running.claim(settings.home):
-            case running.Running() as first:
+        match acquire(settings.home):
+            case RunningDesk() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")
                 return asyncio.run(_linked(settings, first.address, options))
-            case claim:
-                stack.enter_context(claim)
+            case lock:
+                stack.enter_context(lock)
         with _listening(options, settings) as listener:
-            asyncio.run(_run(settings, listener, claim, options, began))
+            asyncio.run(_run(settings, listener, lock, options, began))
     return None
 
 
@@ -100,7 +100,7 @@ def _settings(stack: "ExitStack", *, demo: bool) -> "Settings":
 
     if not demo:
         return load().settings
-    from deskhand.web.demo import folder
+    from deskhand.resident.demo import folder
 
     home = stack.enter_context(folder())
     return load({"DESKHAND_HOME": str(home)}).settings
@@ -128,13 +128,13 @@ def _listening(options: argparse.Namespace, settings: "Settings") -> "socket":
 
 
 async def _run(
-    settings: "Settings", listener: "socket", claim: "Claim", options: argparse.Namespace, began: float
+    settings: "Settings", listener: "socket", lock: "DeskLock", options: argparse.Namespace, began: float
 ) -> None:
     import time
 
     from deskhand.app import Desk
-    from deskhand.web.demo import furnish
-    from deskhand.web.up import up
+    from deskhand.resident.demo import furnish
+    from deskhand.resident.up import up
 
     port = listener.getsockname()[1]
     # What was approved leaves through the desk's own door: no second process, and nothing of the environment.
@@ -142,7 +142,7 @@ async def _run(
     desk = Desk(settings.model_copy(update=own))
 
     async def ready(address: str) -> None:
-        claim.tell(port)
+        lock.tell(port)
         if options.demo:
             _say(f"another terminal uses the same desk with DESKHAND_HOME={settings.home}")
         _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")

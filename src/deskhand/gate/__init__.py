@@ -37,7 +37,7 @@ from deskhand.gate.approvals import Approvals, Found, covers, edited
 from deskhand.gate.ledger import BY_DRAFT, BY_HAND, Lost, Row
 from deskhand.gate.policy import Limits, Wait
 from deskhand.mail import FullMessage, Mailbox, NotSent, Outgoing, Sent, Unclear
-from deskhand.mail.headers import people
+from deskhand.mail.addresses import people
 from deskhand.store import Store, Transaction
 
 LIFETIME = timedelta(days=7)
@@ -509,7 +509,7 @@ class Gate:
     async def _looked(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear | _Unseen:
         try:
             with anyio.fail_after(self._step.total_seconds()):
-                return await self._mailbox().look(token, mail)
+                return await self._mailbox().check(token, mail)
         except DeskError as error:
             return _Unseen(error)
         except TimeoutError:

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
+from deskhand.mail.addresses import recipient
 
 SUBJECT_LIMIT = 998
 BODY_LIMIT = 2_000_000
@@ -40,7 +41,7 @@ def _invalid(field: str, message: str, received: str) -> InvalidInput:
     return InvalidInput(message, fields=[FieldProblem(field, message, printable(received, 60))])
 
 
-Address = Annotated[str, AfterValidator(mime.recipient)]
+Address = Annotated[str, AfterValidator(recipient)]
 Subject = Annotated[str, AfterValidator(_subject)]
 Body = Annotated[str, AfterValidator(_body)]
 

@@ -25,6 +25,7 @@ from deskhand.gate.actions import Action
 from deskhand.gate.ledger import Row
 from deskhand.gate.policy import risks
 from deskhand.mail import mime
+from deskhand.mail.addresses import recipient
 from deskhand.notes import disk, frontmatter, paths
 
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
@@ -279,7 +280,7 @@ def covers(given: dict[str, Any], action: Action, now: datetime) -> bool:
 
 def _same_address(given: Any, address: str) -> bool:
     try:
-        return isinstance(given, str) and mime.recipient(given.strip()).casefold() == address.casefold()
+        return isinstance(given, str) and recipient(given.strip()).casefold() == address.casefold()
     except InvalidInput:
         return False
 

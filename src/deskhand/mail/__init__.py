@@ -1,7 +1,7 @@
 """Mail: one protocol, three mailboxes (local, gmail, imap). Knows nothing of approval.
 
 Sending is three steps, so that it can never happen twice: `prepare` gives a token that is written down first, `send`
-uses it, and `look` tells what became of a send whose answer was lost.
+uses it, and `check` tells what became of a send whose answer was lost.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class Attachment:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MailSummary:
     """A mail as a list shows it."""
 
     id: str
@@ -37,7 +37,7 @@ class Message:
 class FullMessage:
     """A mail as a reader sees it."""
 
-    summary: Message
+    summary: MailSummary
     cc: str
     reply_to: str
     message_id: str
@@ -96,12 +96,12 @@ class Mailbox(Protocol):
     async def address(self) -> str:
         """The mailbox's own address."""
 
-    async def search(self, query: str, limit: int) -> list[Message]:
+    async def search(self, query: str, limit: int) -> list[MailSummary]:
         """Gmail's search syntax; newest first; an empty query is everything."""
 
     async def get(self, message_id: str) -> FullMessage: ...
 
-    async def thread(self, thread_id: str) -> list[Message]:
+    async def thread(self, thread_id: str) -> list[MailSummary]:
         """All mails of a thread, oldest first; NotFound where there is none."""
 
     async def move(self, message_id: str, label: str) -> None:
@@ -118,7 +118,7 @@ class Mailbox(Protocol):
     async def send(self, token: str, mail: Outgoing) -> Sent:
         """Send once. SendFailed and RateLimited mean certainly not sent; OutcomeUnknown that nobody knows."""
 
-    async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+    async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         """What became of a send whose answer was lost."""
 
     async def position(self) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import unquote, urlsplit
 
 from deskhand.config import Settings
 from deskhand.errors import AuthRequired, BadConfig
-from deskhand.mail import safe
+from deskhand.mail import credentials
 
 LOGIN = "deskhand mail login imap"
 _PORTS = {"imap": 143, "imaps": 993, "smtp": 587, "smtps": 465}
@@ -18,12 +18,13 @@ class Account:
     host: str
     port: int
     tls: bool
-    """From the first byte; otherwise STARTTLS, except on this very machine."""
+    """Encrypted from the first byte; otherwise by STARTTLS, except on this very machine."""
     user: str | None
     password: str | None
 
     @property
-    def here(self) -> bool:
+    def is_local(self) -> bool:
+        """On this very machine, where nobody listens on the way."""
         try:
             return ip_address(self.host).is_loopback
         except ValueError:
@@ -35,11 +36,12 @@ class Account:
 
 
 def imap_account(settings: Settings) -> Account:
+    hint = "set DESKHAND_IMAP_URL to imaps://USER@HOST"
     if settings.imap_url is None:
-        raise BadConfig("no IMAP account is configured", hint="set DESKHAND_IMAP_URL to imaps://USER@HOST")
+        raise BadConfig("no IMAP account is configured", hint=hint)
     account = _account(settings.imap_url.get_secret_value(), "imap")
     if account.user is None:
-        raise BadConfig("the IMAP account has no user", hint="set DESKHAND_IMAP_URL to imaps://USER@HOST")
+        raise BadConfig("the IMAP account has no user", hint=hint)
     return account
 
 
@@ -51,10 +53,10 @@ def smtp_account(settings: Settings) -> Account:
 
 def password(home: Path, account: Account) -> str:
     """The URL's password, else what `deskhand mail login imap` left."""
-    found = account.password or safe.take(home, account.secret_name)
-    if found is None:
+    secret = account.password or credentials.recall(home, account.secret_name)
+    if secret is None:
         raise AuthRequired(f"there is no password for {account.user} at {account.host}", hint=f"run `{LOGIN}`")
-    return found
+    return secret
 
 
 def own_address(settings: Settings) -> str:
@@ -75,6 +77,6 @@ def _account(url: str, kind: str) -> Account:
     if not port or not parts.scheme.startswith(kind) or not parts.hostname:
         variable = f"DESKHAND_{kind.upper()}_URL"
         raise BadConfig(f"{variable} is not an account", hint=f"write {kind}s://USER@HOST or {kind}://USER@HOST")
-    user = unquote(parts.username) if parts.username else None
-    secret = unquote(parts.password) if parts.password else None
+    user = unquote(parts.username or "") or None
+    secret = unquote(parts.password or "") or None
     return Account(parts.hostname, port, parts.scheme.endswith("s"), user, secret)

@@ -20,20 +20,22 @@ _SUPERSETS = {
 _REFUSED = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"})
 
 
-def decoded(data: bytes, label: str | None) -> str:
+def decode(data: bytes, label: str | None) -> str:
     """The text of `data`: UTF-8 where it is that, else what the label says, else western."""
     codec = _codec(label)
     if codec is None or codec in ("utf-8", "cp1252"):
-        return _guessed(data, declared=codec)
+        return _guess(data, declared=codec)
     try:
-        return scalar(data.decode(codec, "replace"))
+        return without_surrogates(data.decode(codec, "replace"))
     except (UnicodeError, LookupError):
-        return _guessed(data, declared=None)
+        return _guess(data, declared=None)
 
 
-def scalar(text: str) -> str:
-    """The text without lone surrogates, which no encoder takes."""
-    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+def without_surrogates(text: str) -> str:
+    """The text without half characters, which no encoder takes."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _codec(label: str | None) -> str | None:
@@ -44,10 +46,12 @@ def _codec(label: str | None) -> str | None:
         name = codecs.lookup(label).name
     except LookupError:
         return None
-    return None if name in _REFUSED else _SUPERSETS.get(name, name)
+    if name in _REFUSED:
+        return None
+    return _SUPERSETS.get(name, name)
 
 
-def _guessed(data: bytes, declared: str | None) -> str:
+def _guess(data: bytes, declared: str | None) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -18,9 +18,9 @@ import httpx2
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
-from deskhand.mail import Arrived, FullMessage, Message, NotSent, Outgoing, Sent, Unclear, mime
+from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, mime
 from deskhand.mail.google_auth import GoogleAuth
-from deskhand.mail.google_http import Answer, GmailApi, Lost, Request, refusal, succeeded
+from deskhand.mail.google_http import Answer, GmailApi, NoAnswer, Request, refusal, succeeded
 
 LABELS = Request("GET", "labels", (("fields", "labels(id,name)"),))
 MOST_CACHED = 5000
@@ -49,7 +49,7 @@ class GmailMailbox:
         self._api = GmailApi(settings.gmail_api_endpoint, self._http, auth, sleep, chance)
         self._poll = settings.poll_seconds
         self._address: str | None = None
-        self._known: dict[str, Message] = {}
+        self._known: dict[str, MailSummary] = {}
         """What never changes of a mail, by id: all but its labels."""
 
     async def address(self) -> str:
@@ -58,7 +58,7 @@ class GmailMailbox:
             self._address = str(profile["emailAddress"])
         return self._address
 
-    async def search(self, query: str, limit: int) -> list[Message]:
+    async def search(self, query: str, limit: int) -> list[MailSummary]:
         ids = await self._ids(limit, (("q", query),) if query.strip() else ())
         if not ids:
             return []
@@ -78,7 +78,7 @@ class GmailMailbox:
         parsed = mime.parse(base64.urlsafe_b64decode(data["raw"] + "=="))
         return parsed.full(self._message(data, names, parsed))
 
-    async def thread(self, thread_id: str) -> list[Message]:
+    async def thread(self, thread_id: str) -> list[MailSummary]:
         query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", f"messages({_SUMMARY})"))
         request = Request("GET", _path("threads", thread_id), query, what=f"thread {thread_id}")
         data, names = await self._with_labels(request)
@@ -120,7 +120,7 @@ class GmailMailbox:
             case failure:
                 raise _send_failure(failure, request)
 
-    async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+    async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         if token.startswith(_ONCE):
             return Unclear("only sending was granted at Gmail, so that nobody can look what became of it")
         try:
@@ -178,7 +178,7 @@ class GmailMailbox:
             query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", _SUMMARY))
         return Request("GET", _path("messages", message_id), query, what=f"mail {message_id}")
 
-    def _message(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> Message:
+    def _message(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> MailSummary:
         labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
         if data["id"] not in self._known:
             if len(self._known) >= MOST_CACHED:
@@ -229,11 +229,11 @@ class GmailMailbox:
         return None
 
 
-def _send_failure(failure: Answer | Lost, request: Request) -> DeskError:
+def _send_failure(failure: Answer | NoAnswer, request: Request) -> DeskError:
     match failure:
-        case Lost(reached=False):
+        case NoAnswer(reached=False):
             return SendFailed("Gmail cannot be reached; nothing was sent")
-        case Lost():
+        case NoAnswer():
             return OutcomeUnknown("Gmail's answer was lost")
         case Answer(status=400 | 413):
             return SendFailed(f"Gmail refuses the mail: {failure.message}", status=failure.status)
@@ -275,7 +275,7 @@ def _header_bytes(data: dict[str, Any]) -> bytes:
     return "".join(f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers).encode()
 
 
-def _fixed(data: dict[str, Any], parsed: mime.Parsed) -> Message:
+def _fixed(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:
     date = datetime.fromtimestamp(int(data["internalDate"]) / 1000, UTC)
     summary = parsed.summary(id=str(data["id"]), thread_id=str(data["threadId"]), date=date, labels=())
     return replace(summary, snippet=html.unescape(data.get("snippet", "")))

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from deskhand.config import Settings
 from deskhand.errors import AuthRequired, BadConfig, TimedOut, Unavailable
-from deskhand.mail import safe
+from deskhand.mail import credentials
 
 SCOPE = "https://www.googleapis.com/auth/gmail.modify"
 LOGIN = "deskhand mail login gmail"
@@ -100,7 +100,7 @@ def stored(settings: Settings) -> AuthorizedUser:
     """What a sign-in left, or the file that DESKHAND_GMAIL_CREDENTIALS names."""
     file = settings.gmail_credentials
     try:
-        text = safe.take(settings.home, _NAME) if file is None else file.read_text(encoding="utf-8")
+        text = credentials.recall(settings.home, _NAME) if file is None else file.read_text(encoding="utf-8")
     except (OSError, UnicodeError) as error:
         raise AuthRequired(f"Gmail's credentials cannot be read: {file}", hint=f"run `{LOGIN}`") from error
     if text is None:
@@ -119,8 +119,8 @@ def stored(settings: Settings) -> AuthorizedUser:
 def _store(settings: Settings, user: AuthorizedUser) -> str:
     text = user.model_dump_json(exclude_none=True)
     if settings.gmail_credentials is None:
-        return safe.put(settings.home, _NAME, text)
-    safe.write_private(settings.gmail_credentials, text)
+        return credentials.keep(settings.home, _NAME, text)
+    credentials.write_private(settings.gmail_credentials, text)
     return str(settings.gmail_credentials)
 
 

@@ -70,7 +70,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class NoAnswer:
     """No answer came."""
 
     error: httpx2.TransportError
@@ -101,7 +101,7 @@ class GmailApi:
         (answer,) = await self.read_many([request])
         return succeeded(answer, request)
 
-    async def read_many(self, requests: Sequence[Request]) -> list[Answer | Lost]:
+    async def read_many(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
         """Each request's answer; what may pass is tried again, each on its own."""
         answers = await self._exchange(requests)
         for attempt in range(RETRIES):
@@ -117,7 +117,7 @@ class GmailApi:
                 answers[place] = answer
         return answers
 
-    async def once(self, request: Request) -> Answer | Lost:
+    async def once(self, request: Request) -> Answer | NoAnswer:
         """For what changes something: never tried again, whatever happened."""
         (answer,) = await self._exchange([request])
         return answer
@@ -125,7 +125,7 @@ class GmailApi:
     def _jitter(self, attempt: int) -> float:
         return FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
 
-    async def _exchange(self, requests: Sequence[Request]) -> list[Answer | Lost]:
+    async def _exchange(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
         bearer = await self._auth.bearer()
         answers = await self._ask_all(requests, bearer)
         refused = [place for place, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 401]
@@ -136,11 +136,11 @@ class GmailApi:
                 answers[place] = answer
         return answers
 
-    async def _ask_all(self, requests: Sequence[Request], bearer: str) -> list[Answer | Lost]:
+    async def _ask_all(self, requests: Sequence[Request], bearer: str) -> list[Answer | NoAnswer]:
         if len(requests) == 1:
             return [await self._ask(requests[0], bearer)]
         groups = [requests[start : start + PARTS] for start in range(0, len(requests), PARTS)]
-        answered: list[list[Answer | Lost]] = [[] for _ in groups]
+        answered: list[list[Answer | NoAnswer]] = [[] for _ in groups]
 
         async def ask(place: int, group: Sequence[Request]) -> None:
             answered[place] = await self._ask_batch(group, bearer)
@@ -150,7 +150,7 @@ class GmailApi:
                 tasks.start_soon(ask, place, group)
         return [answer for group in answered for answer in group]
 
-    async def _ask(self, request: Request, bearer: str) -> Answer | Lost:
+    async def _ask(self, request: Request, bearer: str) -> Answer | NoAnswer:
         try:
             answer = await self._http.request(
                 request.method,
@@ -159,10 +159,10 @@ class GmailApi:
                 headers={"Authorization": f"Bearer {bearer}"},
             )
         except httpx2.TransportError as error:
-            return Lost(error)
+            return NoAnswer(error)
         return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
 
-    async def _ask_batch(self, requests: Sequence[Request], bearer: str) -> list[Answer | Lost]:
+    async def _ask_batch(self, requests: Sequence[Request], bearer: str) -> list[Answer | NoAnswer]:
         headers = {
             "Authorization": f"Bearer {bearer}",
             "Content-Type": f"multipart/mixed; boundary={_BOUNDARY}",
@@ -171,7 +171,7 @@ class GmailApi:
         try:
             answer = await self._http.post(url, content=_batch_body(requests), headers=headers)
         except httpx2.TransportError as error:
-            return [Lost(error) for _ in requests]
+            return [NoAnswer(error) for _ in requests]
         if answer.status_code != 200:
             whole = _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
             return [whole for _ in requests]
@@ -180,10 +180,10 @@ class GmailApi:
         return [parts.get(place, missing) for place in range(len(requests))]
 
 
-def succeeded(answer: Answer | Lost, request: Request) -> dict[str, Any]:
+def succeeded(answer: Answer | NoAnswer, request: Request) -> dict[str, Any]:
     """The body of a success; any failure is raised as what it means."""
     match answer:
-        case Lost():
+        case NoAnswer():
             raise unanswered(answer)
         case Answer(status=status, body=body) if 200 <= status < 300:
             return body
@@ -191,7 +191,7 @@ def succeeded(answer: Answer | Lost, request: Request) -> dict[str, Any]:
             raise refusal(answer, request)
 
 
-def unanswered(lost: Lost) -> Unavailable:
+def unanswered(lost: NoAnswer) -> Unavailable:
     if isinstance(lost.error, httpx2.TimeoutException):
         return TimedOut("Gmail does not answer in time")
     return Unavailable("Gmail cannot be reached", reason=type(lost.error).__name__)
@@ -216,9 +216,9 @@ def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - o
             return Unavailable(f"Gmail is in trouble: {answer.message}", status=status)
 
 
-def _may_pass(answer: Answer | Lost) -> bool:
+def _may_pass(answer: Answer | NoAnswer) -> bool:
     match answer:
-        case Lost():
+        case NoAnswer():
             return True
         case Answer():
             return answer.limited or answer.status >= 500

@@ -1,193 +1,138 @@
-"""Header fields both ways: words, addresses, dates and message ids. Reading never raises, writing is strict."""
+"""Header fields both ways: words, dates and message ids. Reading never raises, writing is strict."""
 
 import base64
 import binascii
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
-
-import idna
+from typing import NamedTuple
 
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.mail.charsets import decoded, scalar
+from deskhand.mail.charsets import decode, without_surrogates
 
 MOST_IDS = 200
 LONGEST_ID = 900
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 _ENCODED = re.compile(r"=\?([^?\s]{1,75})\?([bBqQ])\?([^?\r\n]*)\?=")
 _ID = re.compile(r"<([!-;=?-~]{1,898})>")
-_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_DATE = re.compile(
-    r"(\d{1,2})[ -]+(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*[ -]+(\d{2,4})"
-    r"[ ,]+(\d{1,2})[:.](\d{2})(?:[:.](\d{2}))?(?:\.\d+)? *([+-]\d{4}\b|[a-z]{1,5}\b)?",
-    re.IGNORECASE | re.ASCII,
-)
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d)(?::(\d\d))?(?:\.\d+)? ?([+-]\d\d:?\d\d|z)?", re.IGNORECASE | re.ASCII
-)
-_ASCTIME = re.compile(
-    r"(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec) +(\d{1,2}) (\d\d):(\d\d):(\d\d)(?: ([+-]\d{4}))? (\d{4})\b",
-    re.IGNORECASE | re.ASCII,
-)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
+_CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?(?:\.\d+)?"
+_OFFSET = r"[+-]\d\d:?\d\d\b"
+_FORMS = (
+    rf"(?P<day>\d{{1,2}})[ -]+{_MONTH}[a-z]*[ -]+(?P<year>\d{{2,4}})[ ,]+{_CLOCK} *(?P<zone>{_OFFSET}|[a-z]{{1,5}}\b)?",
+    rf"(?P<year>\d{{4}})-(?P<month>\d\d)-(?P<day>\d\d)[T ]{_CLOCK} ?(?P<zone>{_OFFSET}|z)?",
+    rf"{_MONTH} +(?P<day>\d{{1,2}}) {_CLOCK}(?: (?P<zone>{_OFFSET}))? (?P<year>\d{{4}})\b",
+)
+"""As mail writes a date, as ISO 8601 does, and as C's asctime does."""
+_DATES = [re.compile(form, re.IGNORECASE | re.ASCII) for form in _FORMS]
 _ZONES = {"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst": -8, "pdt": -7}
-_ADDRESS_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:])|([^",;:<>()]+)|(.)', re.DOTALL)
-_PLAIN_NAME = re.compile(r"[\w !#$%&'*+/=?^`{|}~.-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Person:
-    """One mailbox of an address field."""
-
-    name: str
-    address: str
-
-    def __str__(self) -> str:
-        """A name that would read as an address or a list is quoted, so that it stays a name."""
-        if not self.name:
-            return self.address
-        if _PLAIN_NAME.fullmatch(self.name):
-            return f"{self.name} <{self.address}>"
-        return '"' + self.name.replace("\\", "\\\\").replace('"', '\\"') + f'" <{self.address}>'
+def source_of(value: bytes | str) -> str:
+    """A field as text, its encoded words not yet decoded."""
+    if isinstance(value, str):
+        return value
+    return decode(value, None)
 
 
 def text(value: bytes | str) -> str:
     """An unstructured field as a person reads it: one line, no control characters."""
-    return _one_line(_words(value if isinstance(value, str) else decoded(value, None)))
-
-
-def people(value: bytes | str) -> list[Person]:
-    """The mailboxes of an address field. Names are decoded after the field was split, so none can add an address."""
-    source = _without_comments(value if isinstance(value, str) else decoded(value, None))
-    return [person for tokens in _mailboxes(source) if (person := _person(tokens)) is not None]
-
-
-def _mailboxes(source: str) -> Iterator[list[re.Match[str]]]:
-    tokens: list[re.Match[str]] = []
-    for token in _ADDRESS_TOKEN.finditer(source):
-        match token[3]:
-            case "," | ";":
-                yield tokens
-                tokens = []
-            case ":":  # the name of a group ends here
-                tokens = []
-            case _:
-                tokens.append(token)
-    yield tokens
-
-
-def _person(tokens: Sequence[re.Match[str]]) -> Person | None:
-    angles = [token for token in tokens if token[2] is not None]
-    if not angles:
-        whole = _one_line("".join(token[0] for token in tokens))
-        return Person("", whole) if whole else None
-    address = _one_line(angles[-1][2]).replace(" ", "")
-    before = [token for token in tokens if token is not angles[-1]]
-    name = " ".join(re.sub(r"\\(.)", r"\1", token[1]) if token[1] is not None else token[0].strip() for token in before)
-    return Person(_one_line(_words(name)), address) if address or name.strip() else None
-
-
-def _without_comments(source: str) -> str:
-    if "(" not in source:
-        return source
-    kept, depth, quoted, escaped = [], 0, False, False
-    for char in source:
-        if not escaped and char == '"' and not depth:
-            quoted = not quoted
-        elif not escaped and not quoted and char == "(":
-            depth += 1
-        if not depth:
-            kept.append(char)
-        if not escaped and not quoted and char == ")" and depth:
-            depth -= 1
-        escaped = char == "\\" and not escaped
-    return "".join(kept)
+    return one_line(decode_words(source_of(value)))
 
 
 def message_ids(value: bytes | str) -> tuple[str, ...]:
     """The message ids of a field, in order, each once."""
-    source = value if isinstance(value, str) else decoded(value, None)
-    return tuple(dict.fromkeys(f"<{found}>" for found in _ID.findall(source)))[-MOST_IDS:]
+    return tuple(dict.fromkeys(f"<{found}>" for found in _ID.findall(source_of(value))))[-MOST_IDS:]
+
+
+def first_message_id(value: bytes | str) -> str:
+    """The first message id of a field; empty where there is none."""
+    return next(iter(message_ids(value)), "")
 
 
 def date(value: bytes | str) -> datetime | None:
     """What a date field means, in UTC; None where it means nothing."""
-    source = value if isinstance(value, str) else decoded(value, None)
-    if found := _DATE.search(source):
-        day, month, year, hour, minute, second, zone = found.groups()
-    elif found := _ISO.search(source):
-        year, month, day, hour, minute, second, zone = found.groups()
-    elif found := _ASCTIME.search(source):
-        month, day, hour, minute, second, zone, year = found.groups()
-    else:
+    source = source_of(value)
+    found = next(filter(None, (form.search(source) for form in _DATES)), None)
+    if found is None:
         return None
+    day = (_year(found["year"]), _month(found["month"]), int(found["day"]))
+    # A leap second is the second before it.
+    time = (int(found["hour"]), int(found["minute"]), min(int(found["second"] or 0), 59))
     try:
-        # A leap second is the second before it.
-        clock = (int(hour), int(minute), min(int(second or 0), 59))
-        return datetime(_year(year), _month(month), int(day), *clock, tzinfo=_zone(zone)).astimezone(UTC)
+        return datetime(*day, *time, tzinfo=_zone(found["zone"])).astimezone(UTC)
     except (ValueError, OverflowError):
         return None
 
 
 def _year(digits: str) -> int:
     year = int(digits)
-    return year if len(digits) == 4 else year + (1900 if year >= 70 else 2000)
+    if len(digits) == 4:
+        return year
+    if year >= 70:
+        return 1900 + year
+    return 2000 + year
 
 
 def _month(name: str) -> int:
-    return int(name) if name.isdigit() else _MONTHS.index(name.lower()) + 1
+    if name.isdigit():
+        return int(name)
+    return _MONTHS.index(name.lower()) + 1
 
 
 def _zone(name: str | None) -> timezone:
     if name and name[0] in "+-":
-        digits = name.replace(":", "")
-        offset = timedelta(hours=int(digits[1:3]), minutes=int(digits[3:5]))
-        return timezone(-offset if digits[0] == "-" else offset)
+        sign = int(f"{name[0]}1")
+        digits = name[1:].replace(":", "")
+        return timezone(sign * timedelta(hours=int(digits[:2]), minutes=int(digits[2:])))
     return timezone(timedelta(hours=_ZONES.get((name or "").lower(), 0)))
 
 
-def _one_line(value: str) -> str:
-    return scalar(_CONTROL.sub(" ", _FOLD.sub("", value))).strip()
+def one_line(value: str) -> str:
+    return without_surrogates(_CONTROL.sub(" ", _FOLD.sub("", value))).strip()
 
 
-def _words(source: str) -> str:
+class _Word(NamedTuple):
+    """An encoded word, and the plain text before it."""
+
+    before: str
+    charset: str
+    data: bytes
+
+
+def decode_words(source: str) -> str:
     """RFC 2047: encoded words become text; what is between two of them vanishes if it is only space."""
     if "=?" not in source:
         return source
-    made: list[str] = []
-    waiting: tuple[str, bytes] | None = None
+    words: list[_Word] = []
     end = 0
     for found in _ENCODED.finditer(source):
-        between = source[end : found.start()]
+        before = source[end : found.start()]
         charset = found[1].partition("*")[0].lower()
-        data = _unwrapped(found[2], found[3])
-        if waiting is not None and not between.strip() and waiting[0] == charset:
-            # Some senders cut a character in two; only the joined bytes make sense.
-            waiting = (charset, waiting[1] + data)
-        else:
-            made += _flushed(waiting)
-            if waiting is None or between.strip():
-                made.append(between)
-            waiting = (charset, data)
+        data = _word_bytes(found[2], found[3])
+        if words and not before.strip():
+            before = ""
+            if words[-1].charset == charset:
+                # Some senders cut a character in two; only the joined bytes make sense.
+                last = words.pop()
+                before = last.before
+                data = last.data + data
+        words.append(_Word(before, charset, data))
         end = found.end()
-    return "".join([*made, *_flushed(waiting), source[end:]])
+    return "".join(word.before + decode(word.data, word.charset) for word in words) + source[end:]
 
 
-def _flushed(waiting: tuple[str, bytes] | None) -> list[str]:
-    return [decoded(waiting[1], waiting[0])] if waiting else []
-
-
-def _unwrapped(encoding: str, payload: str) -> bytes:
+def _word_bytes(encoding: str, payload: str) -> bytes:
     data = payload.encode("utf-8", "replace")
     if encoding in "bB":
-        return unbase64(data)
+        return decode_base64(data)
     return binascii.a2b_qp(data, header=True)
 
 
-def unbase64(data: bytes) -> bytes:
+def decode_base64(data: bytes) -> bytes:
     """As much as can be read: foreign characters are skipped, padding is mended."""
     kept = re.sub(rb"[^A-Za-z0-9+/]", b"", data)
     if len(kept) % 4 == 1:
@@ -198,41 +143,28 @@ def unbase64(data: bytes) -> bytes:
 # Writing: refuse rather than repair.
 
 
-def recipient(given: str) -> str:
-    """One bare address, its domain in ASCII and lower case; anything else is refused."""
-    local, at, domain = given[:400].strip(" ").rpartition("@")
-    if not at or len(given) > 300 or len(local) > 64 or not _LOCAL.fullmatch(local):
-        raise _bad_address(given)
-    try:
-        ascii_domain = idna.encode(domain, uts46=True).decode()
-    except idna.IDNAError as exc:
-        raise _bad_address(given) from exc
-    labels = ascii_domain.split(".")
-    if len(labels) < 2 or labels[-1].isdigit() or len(local) + len(ascii_domain) > 253:
-        raise _bad_address(given)
-    return f"{local}@{ascii_domain}"
-
-
-def _bad_address(given: str) -> InvalidInput:
-    shown = printable("".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in given))
-    return InvalidInput(
-        f"Invalid email address format: {shown}",
-        fields=[FieldProblem("to", "is not one bare address", shown, "write it as name@example.org")],
-    )
-
-
-def checked_line(name: str, value: str) -> str:
-    """A header value as it may be written: text of one line."""
-    problem = "has a control character or line break" if _CONTROL.search(value) else None
-    if any(unicodedata.category(char) == "Cs" for char in value):
+def demand_line(name: str, value: str) -> str:
+    """The value of a header field, which must be text of one line."""
+    problem = ""
+    if _CONTROL.search(value):
+        problem = "has a control character or line break"
+    if _SURROGATE.search(value):
         problem = "is not valid Unicode"
-    if problem is not None:
+    if problem:
         shown = printable(value.encode("unicode_escape").decode())
         raise InvalidInput(f"The {name} {problem}.", fields=[FieldProblem(name, problem, shown)])
     return value
 
 
-def encoded(name: str, value: str) -> str:
+def demand_id(name: str, value: str) -> str:
+    """The value of a header field, which must be one message id."""
+    if not _ID.fullmatch(value) or len(value) > LONGEST_ID:
+        problem = FieldProblem(name, "is not a message id in angle brackets", printable(value))
+        raise InvalidInput(f"The {name} is not a message id.", fields=[problem])
+    return value
+
+
+def encode(name: str, value: str) -> str:
     """An unstructured field. What is long, not ASCII, or looks encoded, is encoded, so that it reads as written."""
     plain = f"{name}: {value}"
     if value.isascii() and len(plain) <= 78 and "=?" not in value and value == value.strip(" "):
@@ -253,13 +185,6 @@ def _chunks(value: str, most: int) -> Iterator[bytes]:
     yield piece
 
 
-def folded(name: str, items: Iterable[str], separator: str = "") -> str:
-    """One item a line: the standard library would encode a long list of message ids, which breaks threads."""
+def fold(name: str, items: Iterable[str], separator: str = "") -> str:
+    """One item on each line: the standard library would encode a long list of message ids, which breaks threads."""
     return f"{name}: " + f"{separator}\r\n ".join(items)
-
-
-def checked_id(name: str, value: str) -> str:
-    if not _ID.fullmatch(value) or len(value) > LONGEST_ID:
-        problem = FieldProblem(name, "is not a message id in angle brackets", printable(value))
-        raise InvalidInput(f"The {name} is not a message id.", fields=[problem])
-    return value

@@ -21,7 +21,7 @@ from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.mail import (
     Arrived,
     FullMessage,
-    Message,
+    MailSummary,
     NotSent,
     Outgoing,
     Sent,
@@ -33,9 +33,9 @@ from deskhand.mail import (
 )
 from deskhand.mail.imap_session import (
     ROLES,
+    Copy,
     Folder,
-    Found,
-    Session,
+    ImapSession,
     decoded,
     keyword,
     labels,
@@ -56,21 +56,21 @@ class ImapMailbox:
         self._settings = settings
         self._now = now
         self._account = accounts.imap_account(settings)
-        self._session: Session | None = None
+        self._session: ImapSession | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
         self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
-        self._bell: Session | None = None
-        self._places: dict[str, list[Found]] = {}
+        self._bell: ImapSession | None = None
+        self._places: dict[str, list[Copy]] = {}
         """Where each mail was seen last; only a hint, checked before it is used."""
 
     async def address(self) -> str:
         return accounts.own_address(self._settings)
 
-    async def search(self, query: str, limit: int) -> list[Message]:
+    async def search(self, query: str, limit: int) -> list[MailSummary]:
         wanted = imap_query.parse(query, self._now())
 
-        def work(session: Session) -> list[Message]:
-            found: list[Found] = []
+        def work(session: ImapSession) -> list[MailSummary]:
+            found: list[Copy] = []
             for folder in session.folders():
                 criteria = wanted.criteria(folder, within=session.knows_ages)
                 if criteria is not None:
@@ -80,14 +80,14 @@ class ImapMailbox:
         return await self._read(work)
 
     async def get(self, message_id: str) -> FullMessage:
-        def work(session: Session) -> FullMessage:
+        def work(session: ImapSession) -> FullMessage:
             copies = self._copies(session, message_id)
             (summary,) = self._merged(copies)
             return mime.parse(session.raw(copies[0])).full(summary)
 
         return await self._read(work)
 
-    async def thread(self, thread_id: str) -> list[Message]:
+    async def thread(self, thread_id: str) -> list[MailSummary]:
         root = decoded(thread_id)
         if root is None:  # a mail that has no Message-ID is its own thread
             return [(await self.get(thread_id)).summary]
@@ -95,7 +95,7 @@ class ImapMailbox:
         criteria = [b"OR", b"HEADER", b"MESSAGE-ID", name, b"OR", b"HEADER", b"REFERENCES", name]
         criteria += [b"HEADER", b"IN-REPLY-TO", name]
 
-        def work(session: Session) -> list[Message]:
+        def work(session: ImapSession) -> list[MailSummary]:
             kept = [folder for folder in session.folders() if folder.role not in ("junk", "trash")]
             found = [copy for folder in kept for copy in session.search(folder, criteria)]
             mails = [mail for mail in self._merged(found) if mail.thread_id == thread_id]
@@ -106,7 +106,7 @@ class ImapMailbox:
         return await self._read(work)
 
     async def move(self, message_id: str, label: str) -> None:
-        def work(session: Session) -> None:
+        def work(session: ImapSession) -> None:
             copies = self._copies(session, message_id)
             source = next((copy for copy in copies if copy.folder.role == "inbox"), copies[0])
             target = _target(session, label)
@@ -121,7 +121,7 @@ class ImapMailbox:
         if not name or name.upper() in {role[0] for role in ROLES.values()}:
             raise InvalidInput(f"{label!r} is a folder here, not a label to add", hint="move the mail into it")
 
-        def work(session: Session) -> None:
+        def work(session: ImapSession) -> None:
             for copy in self._copies(session, message_id):
                 match name.upper():
                     case "UNREAD":
@@ -151,16 +151,16 @@ class ImapMailbox:
         handed = (*self._relay(), await self.address(), mail)
         await asyncio.get_running_loop().run_in_executor(None, smtp.submit, *handed)
         try:
-            if not isinstance(await self.look(token, mail), Sent):  # some servers file it themselves
+            if not isinstance(await self.check(token, mail), Sent):  # some servers file it themselves
                 await self._write(lambda session: session.append(session.by_role("sent"), mail.raw, ["\\Seen"]))
         except DeskError as error:
             log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
         return _sent(mime.parse(mail.raw))
 
-    async def look(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+    async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         criteria = [b"HEADER", b"MESSAGE-ID", text(token), b"HEADER", mime.ACTION_HEADER.encode(), text(mail.action_id)]
 
-        def work(session: Session) -> list[Found]:
+        def work(session: ImapSession) -> list[Copy]:
             folder = session.known("sent")
             return session.search(folder, criteria) if folder else []
 
@@ -174,7 +174,7 @@ class ImapMailbox:
         return f"{uidvalidity}:{uidnext}"
 
     async def arrived(self, cursor: str) -> Arrived | None:
-        def work(session: Session) -> Arrived | None:
+        def work(session: ImapSession) -> Arrived | None:
             uidvalidity, uidnext = session.inbox()
             known, _, first = cursor.partition(":")
             if known != str(uidvalidity) or not first.isdecimal():
@@ -208,7 +208,7 @@ class ImapMailbox:
         with translated(self._account.host):
             try:
                 if self._bell is None:
-                    self._bell = Session(self._account, accounts.password(self._settings.home, self._account))
+                    self._bell = ImapSession(self._account, accounts.password(self._settings.home, self._account))
                 self._bell.idle(seconds, began)
             except (IMAPClientError, OSError):
                 if self._bell is not None:
@@ -237,7 +237,7 @@ class ImapMailbox:
             return account, None
         return account, account.password or accounts.password(self._settings.home, self._account)
 
-    async def _read(self, work: Callable[[Session], T]) -> T:
+    async def _read(self, work: Callable[[ImapSession], T]) -> T:
         """On the kept connection; where it turns out to be dead, once more on a new one."""
 
         def attempt() -> T:
@@ -250,7 +250,7 @@ class ImapMailbox:
 
         return await self._in_thread(attempt)
 
-    async def _write(self, work: Callable[[Session], T]) -> T:
+    async def _write(self, work: Callable[[ImapSession], T]) -> T:
         """Never tried again; a kept connection is asked first whether it lives."""
 
         def attempt() -> T:
@@ -271,9 +271,9 @@ class ImapMailbox:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
-    def _opened(self) -> Session:
+    def _opened(self) -> ImapSession:
         if self._session is None:
-            self._session = Session(self._account, accounts.password(self._settings.home, self._account))
+            self._session = ImapSession(self._account, accounts.password(self._settings.home, self._account))
         return self._session
 
     def _forget(self) -> None:
@@ -281,8 +281,8 @@ class ImapMailbox:
             self._session.drop()
             self._session = None
 
-    def _merged(self, found: Iterable[Found]) -> list[Message]:
-        copies: dict[str, list[Found]] = {}
+    def _merged(self, found: Iterable[Copy]) -> list[MailSummary]:
+        copies: dict[str, list[Copy]] = {}
         for copy in found:
             copies.setdefault(copy.id, []).append(copy)
         if len(self._places) > MOST_PLACES:
@@ -290,7 +290,7 @@ class ImapMailbox:
         self._places |= copies
         return [_message(same) for same in copies.values()]
 
-    def _copies(self, session: Session, message_id: str) -> list[Found]:
+    def _copies(self, session: ImapSession, message_id: str) -> list[Copy]:
         """Where the mail lies now: where it was seen last, else wherever it is found."""
         copies = [
             copy
@@ -308,7 +308,7 @@ def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
     loop.call_soon_threadsafe(bell.set)
 
 
-def _looked_for(session: Session, message_id: str) -> list[Found]:
+def _looked_for(session: ImapSession, message_id: str) -> list[Copy]:
     name, _, place = message_id.partition(".")
     known = decoded(name)
     uidvalidity, _, uid = place.partition(".")
@@ -325,7 +325,7 @@ def _looked_for(session: Session, message_id: str) -> list[Found]:
     return [copy for copy in found if copy.id == message_id]
 
 
-def _target(session: Session, label: str) -> Folder:
+def _target(session: ImapSession, label: str) -> Folder:
     """The folder that a label names, made where it is missing."""
     name = label.strip().strip("/")
     if not name or name.upper() in ("SENT", "DRAFT"):
@@ -338,9 +338,9 @@ def _target(session: Session, label: str) -> Folder:
     return session.by_role(role) if role else session.create(name)
 
 
-def _message(copies: list[Found]) -> Message:
+def _message(copies: list[Copy]) -> MailSummary:
     first = copies[0]
-    return Message(
+    return MailSummary(
         id=first.id,
         thread_id=thread_id(first.parsed, first.id),
         sender=first.parsed.sender,

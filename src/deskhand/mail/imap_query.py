@@ -15,8 +15,8 @@ from deskhand.mail.query import (
     AnyOf,
     Anywhere,
     HasAttachment,
+    HasLabel,
     HasMessageId,
-    Labelled,
     Not,
     Query,
     Since,
@@ -33,7 +33,7 @@ _FOLDER_LABELS = {label for label, *_ in ROLES.values()}
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ImapSearch:
     query: Query
     now: datetime
 
@@ -51,7 +51,7 @@ class Wanted:
         match part:
             case Text(words, where):
                 return _text(words, where)
-            case Labelled(label):
+            case HasLabel(label):
                 return _labelled(label, folder)
             case HasAttachment():
                 return [b"HEADER", b"CONTENT-TYPE", b'"multipart/mixed"']
@@ -78,8 +78,8 @@ class Wanted:
         return [day, f"{moment.day}-{_MONTHS[moment.month - 1]}-{moment.year:04}".encode()]
 
 
-def parse(text: str, now: datetime) -> Wanted:
-    return Wanted(query.parse(text, now), now)
+def parse(text: str, now: datetime) -> ImapSearch:
+    return ImapSearch(query.parse(text, now), now)
 
 
 def _text(words: str, where: query.Where) -> Key | bool:

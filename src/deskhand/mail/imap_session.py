@@ -41,7 +41,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Copy:
     """One copy of a mail, where it lies now."""
 
     id: str
@@ -54,7 +54,7 @@ class Found:
     snippet: str
 
 
-class Session:
+class ImapSession:
     def __init__(self, account: Account, password: str) -> None:
         self._names: tuple[str, str] | None = None
         with translated(account.host):
@@ -63,7 +63,7 @@ class Session:
             )
             self._client.normalise_times = False
             try:
-                if not account.tls and not account.here:
+                if not account.tls and not account.is_local:
                     self._client.starttls()
                 self._client.login(account.user, password)
             except LoginError:
@@ -128,7 +128,7 @@ class Session:
             raise InvalidInput(f"the server makes no folder {label!r}: {error}") from error
         return Folder(name, label, None)
 
-    def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Found]:
+    def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Copy]:
         """The newest first."""
         selected = self._client.select_folder(folder.name, readonly=True)
         if not selected[b"EXISTS"]:
@@ -141,7 +141,7 @@ class Session:
         uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
         return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
 
-    def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Found]:
+    def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Copy]:
         selected = self._client.select_folder(folder.name, readonly=True)
         return self._fetch(folder, uidvalidity, [uid]) if selected[b"UIDVALIDITY"] == uidvalidity else []
 
@@ -151,7 +151,7 @@ class Session:
         selected = self._client.select_folder("INBOX", readonly=True)
         return int(selected[b"UIDVALIDITY"]), int(selected[b"UIDNEXT"])
 
-    def since(self, uidvalidity: int, uid: int) -> list[Found]:
+    def since(self, uidvalidity: int, uid: int) -> list[Copy]:
         """The mails in the selected inbox from this UID on, in the order in which they came."""
         # `n:*` always means the last mail too, even where its UID lies below n.
         uids = sorted(found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid)
@@ -178,17 +178,17 @@ class Session:
         with contextlib.suppress(OSError):
             self._client.socket().shutdown(socket.SHUT_RDWR)
 
-    def raw(self, found: Found) -> bytes:
+    def raw(self, found: Copy) -> bytes:
         self._client.select_folder(found.folder.name, readonly=True)
         return bytes(self._client.fetch([found.uid], ["BODY.PEEK[]"]).get(found.uid, {}).get(b"BODY[]", b""))
 
-    def move(self, found: Found, target: Folder) -> None:
+    def move(self, found: Copy, target: Folder) -> None:
         if not self._client.has_capability("MOVE"):
             raise Denied("this server cannot move mail (it lacks IMAP's MOVE)", reason="unsupported")
         self._client.select_folder(found.folder.name)
         self._client.move([found.uid], target.name)
 
-    def flag(self, found: Found, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+    def flag(self, found: Copy, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
         selected = self._client.select_folder(found.folder.name)
         kept = {flag.lower() for flag in selected.get(b"PERMANENTFLAGS", ())}
         if b"\\*" not in kept and not {flag.lower().encode() for flag in add} <= kept:
@@ -209,7 +209,7 @@ class Session:
             self._names = prefix, delimiter or "/"
         return self._names
 
-    def _fetch(self, folder: Folder, uidvalidity: int, uids: Sequence[int]) -> list[Found]:
+    def _fetch(self, folder: Folder, uidvalidity: int, uids: Sequence[int]) -> list[Copy]:
         if not uids:
             return []
         beginning = "PREVIEW" if self._client.has_capability("PREVIEW") else f"BODY.PEEK[]<0.{OPENING}>"
@@ -254,7 +254,7 @@ def label_of(flag: str) -> str:
     return str(imap_utf7.decode(flag.encode()))
 
 
-def labels(copies: Iterable[Found]) -> tuple[str, ...]:
+def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for copy in copies:
         found[copy.folder.label] = None
@@ -310,7 +310,7 @@ def _utf7(unsafe: re.Match[str]) -> str:
     return f"&{coded.decode()}-"
 
 
-def _found(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Found:
+def _found(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Copy:
     header = next(value for key, value in data.items() if key.startswith(b"BODY[HEADER"))
     parsed = mime.parse(header)
     if b"PREVIEW" in data:
@@ -320,4 +320,4 @@ def _found(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -
         snippet = mime.parse(opening).snippet
     flags = tuple(flag.decode("ascii", "replace") for flag in data[b"FLAGS"])
     own_id = mail_id(parsed, folder.name, uidvalidity, uid)
-    return Found(own_id, folder, uidvalidity, uid, flags, data[b"INTERNALDATE"].astimezone(UTC), parsed, snippet)
+    return Copy(own_id, folder, uidvalidity, uid, flags, data[b"INTERNALDATE"].astimezone(UTC), parsed, snippet)

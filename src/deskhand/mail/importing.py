@@ -34,7 +34,7 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Imported:
     """A mail and how many bytes of its file it took."""
 
     mail: Incoming
@@ -64,7 +64,7 @@ def sources(path: Path) -> Sources:
     return Sources(found, left_out)
 
 
-def mails(source: Source) -> Iterator[Found]:
+def mails(source: Source) -> Iterator[Imported]:
     with source.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[:5] == b"From ":
             yield from _of_mbox(content)
@@ -74,7 +74,7 @@ def mails(source: Source) -> Iterator[Found]:
             seen = (flags is not None and "S" in flags[1]) or _is_marked_seen(raw)
             # A Maildir's file was written when its mail came; an .eml file whenever somebody saved it.
             written = datetime.fromtimestamp(source.path.stat().st_mtime, UTC) if source.maildir else None
-            yield Found(Incoming(raw, seen, written), len(raw))
+            yield Imported(Incoming(raw, seen, written), len(raw))
 
 
 def _below(folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:
@@ -101,14 +101,14 @@ def _source(file: Path) -> Source | str:
     return "is not a mail"
 
 
-def _of_mbox(content: mmap.mmap) -> Iterator[Found]:
+def _of_mbox(content: mmap.mmap) -> Iterator[Imported]:
     edges = _MBOX_EDGE.finditer(content)
     edge = next(edges, None)
     while edge is not None:
         following = next(edges, None)
         end = following.start() + 1 if following else len(content)
         raw = _QUOTED_FROM.sub(rb"\1", content[edge.end() : end])
-        yield Found(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
+        yield Imported(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
         edge = following
 
 

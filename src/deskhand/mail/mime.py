@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
-from itertools import zip_longest
 from typing import Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, FullMessage, Message, headers, html
-from deskhand.mail.charsets import decoded, scalar
-from deskhand.mail.headers import Person, recipient
-
-__all__ = ["Parsed", "Person", "compose", "parse", "recipient", "reply_recipient", "reply_subject"]
+from deskhand.mail import Attachment, FullMessage, MailSummary, headers, html
+from deskhand.mail.addresses import Person, people, recipient
+from deskhand.mail.charsets import decode, without_surrogates
 
 ACTION_HEADER = "X-Deskhand-Action"
 LARGEST = 25 * 1024 * 1024
@@ -44,6 +41,7 @@ _BLANK = re.compile(rb"\r?\n")
 _PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
+_LIST_FIELDS = (b"list-id", b"list-unsubscribe")
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
 
 
@@ -76,10 +74,11 @@ class Parsed:
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> Message:  # noqa: A002
-        return Message(id, thread_id, self.sender, self.to, self.subject, date, self.date_header, self.snippet, labels)
+    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> MailSummary:  # noqa: A002
+        shown = (self.sender, self.to, self.subject, date, self.date_header, self.snippet)
+        return MailSummary(id, thread_id, *shown, labels)
 
-    def full(self, summary: Message) -> FullMessage:
+    def full(self, summary: MailSummary) -> FullMessage:
         return FullMessage(
             summary,
             cc=self.cc,
@@ -106,6 +105,9 @@ class _Part(NamedTuple):
     def first(self, name: bytes) -> bytes:
         return self.fields.get(name, [b""])[0]
 
+    def joined(self, name: bytes, separator: bytes) -> bytes:
+        return separator.join(self.fields.get(name, []))
+
 
 class _Text(NamedTuple):
     text: str
@@ -113,7 +115,7 @@ class _Text(NamedTuple):
 
 
 class _Notes:
-    """What is gathered while the parts are walked through."""
+    """What is gathered while the parts are read."""
 
     def __init__(self) -> None:
         self.parts = 0
@@ -131,32 +133,37 @@ def parse(raw: bytes) -> Parsed:
     if len(shown) > LONGEST_BODY:
         notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
-    notes.warnings += _sender_warnings(headers.people(b", ".join(top.fields.get(b"from", []))))
+    notes.warnings += _sender_warnings(people(top.joined(b"from", b", ")))
+    precedence = headers.text(top.first(b"precedence")).lower()
     return Parsed(
         sender=_people(top, b"from"),
         to=_people(top, b"to"),
         cc=_people(top, b"cc"),
         bcc=_people(top, b"bcc"),
         reply_to=_people(top, b"reply-to"),
-        subject=unseen.strip(headers.text(top.first(b"subject")))[0],
+        subject=_visible(headers.text(top.first(b"subject"))),
         date_header=headers.text(top.first(b"date")),
         date=headers.date(top.first(b"date")),
         received=headers.date(top.first(b"received").rpartition(b";")[2]),
-        message_id=next(iter(headers.message_ids(top.first(b"message-id"))), ""),
-        in_reply_to=next(iter(headers.message_ids(top.first(b"in-reply-to"))), ""),
-        references=headers.message_ids(b" ".join(top.fields.get(b"references", []))),
+        message_id=headers.first_message_id(top.first(b"message-id")),
+        in_reply_to=headers.first_message_id(top.first(b"in-reply-to")),
+        references=headers.message_ids(top.joined(b"references", b" ")),
         action_id=headers.text(top.first(ACTION_HEADER.lower().encode())),
         body=shown,
         body_from=body.source if shown else "none",
         warnings=tuple(dict.fromkeys(notes.warnings)),
         attachments=tuple(notes.attachments),
-        list_mail=bool({b"list-id", b"list-unsubscribe"} & top.fields.keys())
-        or headers.text(top.first(b"precedence")).lower() in ("bulk", "list", "junk"),
+        list_mail=not top.fields.keys().isdisjoint(_LIST_FIELDS) or precedence in ("bulk", "list", "junk"),
     )
 
 
 def _people(part: _Part, name: bytes) -> str:
-    return unseen.strip(", ".join(map(str, headers.people(b", ".join(part.fields.get(name, []))))))[0]
+    return _visible(", ".join(map(str, people(part.joined(name, b", ")))))
+
+
+def _visible(text: str) -> str:
+    visible, _ = unseen.strip(text)
+    return visible
 
 
 def _sender_warnings(senders: Sequence[Person]) -> Iterator[str]:
@@ -174,37 +181,50 @@ def _part(raw: bytes) -> _Part:
     while line := _FIELD.match(raw, at):
         fields.setdefault(line[1].lower(), []).append(line[2][:LONGEST_FIELD].rstrip(b"\r"))
         at = line.end()
-    blank = _BLANK.match(raw, at)
-    body = raw[blank.end() if blank else at :]
+    if blank := _BLANK.match(raw, at):
+        at = blank.end()
     kind, parameters = _parameters(fields.get(b"content-type", [b""])[0])
-    return _Part(fields, kind.lower() if "/" in kind else "text/plain", parameters, body)
+    if "/" not in kind:
+        kind = "text/plain"
+    return _Part(fields, kind.lower(), parameters, raw[at:])
 
 
 def _parameters(value: bytes) -> tuple[str, dict[str, str]]:
     """A field's value and its parameters, RFC 2231's pieces put together."""
-    main, _, rest = decoded(value, None).partition(";")
+    main, _, rest = decode(value, None).partition(";")
     pieces: dict[str, dict[int, tuple[str, bool]]] = {}
     for name, index, star, given in _PARAMETER.findall(f";{rest}"):
-        plain = re.sub(r"\\(.)", r"\1", given[1:-1]) if given.startswith('"') and len(given) > 1 else given.strip()
-        pieces.setdefault(name.lower(), {}).setdefault(int(index[1:] or 0), (plain, bool(star)))
-    return main.strip(), {name: _joined(found) for name, found in pieces.items()}
+        piece = (_unquote(given), bool(star))
+        pieces.setdefault(name.lower(), {}).setdefault(int(index[1:] or 0), piece)
+    return main.strip(), {name: _join_pieces(found) for name, found in pieces.items()}
 
 
-def _joined(pieces: dict[int, tuple[str, bool]]) -> str:
+def _unquote(given: str) -> str:
+    if given.startswith('"') and len(given) > 1:
+        return re.sub(r"\\(.)", r"\1", given[1:-1])
+    return given.strip()
+
+
+def _join_pieces(pieces: dict[int, tuple[str, bool]]) -> str:
     ordered = [pieces[number] for number in sorted(pieces)]
     first, extended = ordered[0]
     if not extended:
         return "".join(text for text, _ in ordered)
     charset, _, rest = first.partition("'")
     ordered[0] = (rest.partition("'")[2], True)
-    data = b"".join(unquote_to_bytes(text) if star else text.encode("utf-8", "replace") for text, star in ordered)
-    return decoded(data, charset)
+    data = b""
+    for text, is_encoded in ordered:
+        if is_encoded:
+            data += unquote_to_bytes(text)
+        else:
+            data += text.encode("utf-8", "replace")
+    return decode(data, charset)
 
 
 def _content(part: _Part) -> bytes:
     match headers.text(part.first(b"content-transfer-encoding")).lower():
         case "base64":
-            return headers.unbase64(part.body)
+            return headers.decode_base64(part.body)
         case "quoted-printable":
             return binascii.a2b_qp(part.body)
         case _:
@@ -220,13 +240,20 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     children = _children(part)
     if children:
         texts = [_text_of(child, notes, depth + 1) for child in children]
-        return _chosen(texts, notes) if part.kind == "multipart/alternative" else _put_together(texts)
+        if part.kind == "multipart/alternative":
+            return _choose(texts, notes)
+        return _join_texts(texts)
     if _is_attachment(part):
         notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
         return _Text("", "none")
-    lines = decoded(_content(part), part.parameters.get("charset")).replace("\r\n", "\n").replace("\r", "\n")
-    text = _CONTROL.sub("", lines)
-    return _seen(text, notes) if part.kind == "text/html" else _Text(text, "plain")
+    text = _CONTROL.sub("", _unix_lines(decode(_content(part), part.parameters.get("charset"))))
+    if part.kind == "text/html":
+        return _read_html(text, notes)
+    return _Text(text, "plain")
+
+
+def _unix_lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _children(part: _Part) -> list[_Part]:
@@ -234,15 +261,19 @@ def _children(part: _Part) -> list[_Part]:
     if not part.kind.startswith("multipart/") or not boundary:
         return []
     line = rb"^--" + re.escape(boundary) + rb"(--)?[ \t]*\r?(?:\n|\Z)"
-    edges = list(re.finditer(line, part.body, re.MULTILINE))
-    made: list[_Part] = []
-    for edge, following in zip_longest(edges, edges[1:]):
-        if edge is None or edge[1] or len(made) > MOST_PARTS:
-            break
-        inner = part.body[edge.end() : following.start() if following else len(part.body)]
-        # The line end before a boundary belongs to the boundary.
-        made.append(_part(inner.removesuffix(b"\n").removesuffix(b"\r") if following else inner))
-    return made
+    children: list[_Part] = []
+    start: int | None = None
+    for edge in re.finditer(line, part.body, re.MULTILINE):
+        if start is not None:
+            # The line end before a boundary belongs to the boundary.
+            child = part.body[start : edge.start()].removesuffix(b"\n").removesuffix(b"\r")
+            children.append(_part(child))
+        if edge[1] or len(children) > MOST_PARTS:
+            return children
+        start = edge.end()
+    if start is not None:  # the mail ends without its last boundary
+        children.append(_part(part.body[start:]))
+    return children
 
 
 def _is_attachment(part: _Part) -> bool:
@@ -250,28 +281,36 @@ def _is_attachment(part: _Part) -> bool:
         return True
     if part.kind in ("text/plain", "text/html"):
         return False
-    return not part.kind.startswith(("text/", "multipart/")) or part.kind in ("text/calendar", "text/vcard", "text/csv")
+    if part.kind in ("text/calendar", "text/vcard", "text/csv"):
+        return True
+    return not part.kind.startswith(("text/", "multipart/"))
 
 
 def _filename(part: _Part) -> str:
     _, disposition = _parameters(part.first(b"content-disposition"))
     given = disposition.get("filename") or part.parameters.get("name") or ""
     if not given and part.kind == "message/rfc822":
-        given = f"{headers.text(_part(part.body).first(b'subject')) or 'mail'}.eml".replace("/", "_")
-    shown = unseen.strip(headers.text(given))[0]
+        subject = headers.text(_part(part.body).first(b"subject")) or "mail"
+        given = f"{subject}.eml".replace("/", "_")
+    shown = _visible(headers.text(given))
     name = re.split(r"[/\\]", shown)[-1].strip(". ")
     return name[-150:] or "unnamed"
 
 
-def _put_together(texts: Sequence[_Text]) -> _Text:
-    found = [text for text in texts if text.text.strip()]
-    source: BodyFrom = "html" if any(text.source == "html" for text in found) else "plain" if found else "none"
-    return _Text("\n".join(text.text for text in found), source)
+def _join_texts(texts: Sequence[_Text]) -> _Text:
+    filled = [text for text in texts if text.text.strip()]
+    source: BodyFrom = "none"
+    if filled:
+        source = "plain"
+    if any(text.source == "html" for text in filled):
+        source = "html"
+    return _Text("\n".join(text.text for text in filled), source)
 
 
-def _chosen(texts: Sequence[_Text], notes: _Notes) -> _Text:
-    plain = _put_together([text for text in texts if text.source == "plain"])
-    rich = _put_together([text for text in texts if text.source == "html"])
+def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
+    """Of two versions of one text the plain one, unless it is only a stub of the other."""
+    plain = _join_texts([text for text in texts if text.source == "plain"])
+    rich = _join_texts([text for text in texts if text.source == "html"])
     short = len(plain.text.strip())
     if not rich.text or short * STUB >= len(rich.text.strip()):
         return plain if short else rich
@@ -282,7 +321,7 @@ def _chosen(texts: Sequence[_Text], notes: _Notes) -> _Text:
     return rich
 
 
-def _seen(source: str, notes: _Notes) -> _Text:
+def _read_html(source: str, notes: _Notes) -> _Text:
     if len(source) > LONGEST_HTML:
         notes.warnings.append(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
     seen = html.visible(source[:LONGEST_HTML])
@@ -295,7 +334,7 @@ def _seen(source: str, notes: _Notes) -> _Text:
 
 
 def _without_invisible(text: str, notes: _Notes) -> str:
-    cleaned, count = unseen.strip(scalar(text))
+    cleaned, count = unseen.strip(without_surrogates(text))
     if count:
         notes.warnings.append(f"invisible characters removed: {count:,}")
     return cleaned
@@ -317,7 +356,7 @@ def compose(
     references: Sequence[str] = (),
 ) -> bytes:
     """The bytes of a mail, exactly as it would leave; what would not read as meant is refused."""
-    text = _checked_body(body)
+    text = _demand_body(body)
     recipients = [recipient(each) for each in to]
     if not recipients:
         raise InvalidInput("A mail needs a recipient.", fields=[FieldProblem("to", "is empty")])
@@ -326,23 +365,30 @@ def compose(
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
     lines = [
         f"From: {recipient(sender)}",
-        headers.folded("To", recipients, separator=","),
-        headers.encoded("Subject", headers.checked_line("subject", subject)),
+        headers.fold("To", recipients, separator=","),
+        headers.encode("Subject", headers.demand_line("subject", subject)),
         f"Date: {format_datetime(date)}",
-        f"Message-ID: {headers.checked_id('message_id', message_id)}",
+        f"Message-ID: {headers.demand_id('message_id', message_id)}",
         *_thread_fields(in_reply_to, references),
-        *([f"{ACTION_HEADER}: {headers.checked_line('action_id', action_id)}"] if action_id else []),
-        "MIME-Version: 1.0",
-        f'Content-Type: text/{"html" if _HTML.match(text) else "plain"}; charset="utf-8"',
     ]
-    encoding, content = _transfer_encoded(text)
-    raw = "\r\n".join([*lines, f"Content-Transfer-Encoding: {encoding}", "", ""]).encode("ascii") + content
+    if action_id:
+        lines.append(f"{ACTION_HEADER}: {headers.demand_line('action_id', action_id)}")
+    kind = "html" if _HTML.match(text) else "plain"
+    encoding, content = _transfer_encode(text)
+    lines += [
+        "MIME-Version: 1.0",
+        f'Content-Type: text/{kind}; charset="utf-8"',
+        f"Content-Transfer-Encoding: {encoding}",
+        "",
+        "",
+    ]
+    raw = "\r\n".join(lines).encode("ascii") + content
     _read_back(raw, recipients, subject, text)
     return raw
 
 
-def _checked_body(body: str) -> str:
-    text = body.replace("\r\n", "\n").replace("\r", "\n")
+def _demand_body(body: str) -> str:
+    text = _unix_lines(body)
     try:
         size = len(text.encode())
     except UnicodeEncodeError as exc:
@@ -354,14 +400,17 @@ def _checked_body(body: str) -> str:
 
 
 def _thread_fields(in_reply_to: str | None, references: Sequence[str]) -> list[str]:
-    parents = list(dict.fromkeys([*references, *([in_reply_to] if in_reply_to else [])]))
-    made = [f"In-Reply-To: {headers.checked_id('in_reply_to', in_reply_to)}"] if in_reply_to else []
+    parents = dict.fromkeys(references)
+    fields: list[str] = []
+    if in_reply_to:
+        parents[in_reply_to] = None
+        fields.append(f"In-Reply-To: {headers.demand_id('in_reply_to', in_reply_to)}")
     if parents:
-        made.append(headers.folded("References", [headers.checked_id("references", each) for each in parents]))
-    return made
+        fields.append(headers.fold("References", [headers.demand_id("references", each) for each in parents]))
+    return fields
 
 
-def _transfer_encoded(text: str) -> tuple[str, bytes]:
+def _transfer_encode(text: str) -> tuple[str, bytes]:
     data = text.encode()
     quoted = binascii.b2a_qp(data)
     if quoted == data:
@@ -374,18 +423,21 @@ def _transfer_encoded(text: str) -> tuple[str, bytes]:
 
 def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
-    mine, theirs = parse(raw), message_from_bytes(raw, policy=policy.default)
+    mine = parse(raw)
+    theirs = message_from_bytes(raw, policy=policy.default)
     content = theirs.get_payload(decode=True)
-    text = content.decode().replace("\r\n", "\n") if isinstance(content, bytes) else None
-    seen = [person.address for person in headers.people(mine.to)]
-    also_seen = [address.addr_spec for address in theirs["to"].addresses]
-    clear = seen == also_seen == list(recipients) and not mine.cc and theirs["cc"] is None and theirs["bcc"] is None
-    if (
-        not clear
-        or mine.subject.split() != unseen.strip(subject)[0].split()
-        or str(theirs["subject"]) != subject
-        or text != body
-    ):
+    reads_as_written = (
+        [person.address for person in people(mine.to)] == list(recipients)
+        and [address.addr_spec for address in theirs["to"].addresses] == list(recipients)
+        and not mine.cc
+        and theirs["cc"] is None
+        and theirs["bcc"] is None
+        and mine.subject.split() == _visible(subject).split()
+        and str(theirs["subject"]) == subject
+        and isinstance(content, bytes)
+        and content.decode().replace("\r\n", "\n") == body
+    )
+    if not reads_as_written:
         raise InvalidInput("The mail would not read as it was written.", hint="Simplify its subject or body.")
 
 
@@ -403,7 +455,7 @@ def reply_subject(subject: str) -> str:
 def reply_recipient(full: FullMessage, own_address: str) -> str:
     """Reply-To before From, never oneself; to a mail of one's own, whom it went to."""
     for field in (full.reply_to, full.summary.sender, full.summary.to):
-        for person in headers.people(field):
+        for person in people(field):
             if person.address.lower() != own_address.lower():
                 return recipient(person.address)
     raise InvalidInput("This mail has no sender whom one could answer.", hint="Send a new mail instead.")

@@ -28,7 +28,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class Labelled:
+class HasLabel:
     """System labels are INBOX, UNREAD, STARRED, IMPORTANT, SENT, DRAFT, TRASH and SPAM."""
 
     label: str
@@ -80,7 +80,7 @@ class AnyOf:
     parts: "tuple[Query, ...]"
 
 
-Query = Text | Labelled | HasAttachment | Since | Until | HasMessageId | Anywhere | Not | AllOf | AnyOf
+Query = Text | HasLabel | HasAttachment | Since | Until | HasMessageId | Anywhere | Not | AllOf | AnyOf
 
 SYSTEM_LABELS = ("INBOX", "UNREAD", "STARRED", "IMPORTANT", "SENT", "DRAFT", "TRASH", "SPAM")
 OPERATORS = (
@@ -120,13 +120,13 @@ def parse(text: str, now: datetime) -> Query:
 def leaves_trash_out(query: Query) -> bool:
     """Gmail shows trash and spam only to those who ask for them."""
     match query:
-        case Anywhere() | Labelled("TRASH" | "SPAM"):
+        case Anywhere() | HasLabel("TRASH" | "SPAM"):
             return False
         case Not(part):
             return leaves_trash_out(part)
         case AllOf(parts) | AnyOf(parts):
             return all(map(leaves_trash_out, parts))
-        case Text() | Labelled() | HasAttachment() | Since() | Until() | HasMessageId():
+        case Text() | HasLabel() | HasAttachment() | Since() | Until() | HasMessageId():
             return True
 
 
@@ -219,9 +219,9 @@ class _Parser:
             case "rfc822msgid":
                 return HasMessageId(value.strip("<>"))
             case "label":
-                return Labelled(label_name(value))
+                return HasLabel(label_name(value))
             case "in":
-                return Anywhere() if value.lower() == "anywhere" else Labelled(_place(value))
+                return Anywhere() if value.lower() == "anywhere" else HasLabel(_place(value))
             case "is" | "has":
                 return self._state(operator, value)
             case "after" | "newer":
@@ -237,9 +237,9 @@ class _Parser:
             case "has:attachment":
                 return HasAttachment()
             case "is:read":
-                return Not(Labelled("UNREAD"))
+                return Not(HasLabel("UNREAD"))
             case "is:unread" | "is:starred" | "is:important":
-                return Labelled(value.upper())
+                return HasLabel(value.upper())
             case other:
                 allowed = "has:attachment, is:unread, is:read, is:starred, is:important"
                 raise _refused(f"asks for {other}, which is not supported", self._text, allowed)

@@ -20,26 +20,26 @@ _EOL = re.compile(rb"\r\n|\r|\n")
 def submit(account: Account, password: str | None, sender: str, mail: Outgoing) -> None:
     """Send once, to all recipients or to none. SendFailed is certainly not sent, OutcomeUnknown nobody knows."""
     with _certainly_not_sent(account):
-        server = _connected(account)
+        server = _connect(account)
     try:
         with _certainly_not_sent(account):
             if account.user is not None:
                 server.login(account.user, password or "")
-            _envelope(server, sender, mail)
+            _announce(server, sender, mail)
             # Everything but the end: what breaks here leaves half a mail, which no server delivers.
-            server.send(_dotted(mail.raw))
+            server.send(_escape_dots(mail.raw))
         _finish(server)
     finally:
         server.close()
 
 
-def _connected(account: Account) -> smtplib.SMTP:
+def _connect(account: Account) -> smtplib.SMTP:
     if account.tls:
         context = ssl.create_default_context()
         return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=context)
     server = smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
     try:
-        if not account.here:
+        if not account.is_local:
             server.starttls(context=ssl.create_default_context())
     except (OSError, smtplib.SMTPException):
         server.close()
@@ -47,9 +47,11 @@ def _connected(account: Account) -> smtplib.SMTP:
     return server
 
 
-def _envelope(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
+def _announce(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
     server.ehlo_or_helo_if_needed()
-    options = [f"SIZE={len(mail.raw)}"] if server.has_extn("size") else []
+    options: list[str] = []
+    if server.has_extn("size"):
+        options.append(f"SIZE={len(mail.raw)}")
     if not mail.raw.isascii():
         if not server.has_extn("8bitmime"):
             raise SendFailed("the server takes no 8-bit text")
@@ -73,14 +75,14 @@ def _finish(server: smtplib.SMTP) -> None:
         raise OutcomeUnknown("the server's answer to the whole mail was lost") from error
     if code == 421:
         # It says that it closes the connection, not what it did with the mail.
-        raise OutcomeUnknown(f"the server closed the connection after the whole mail: {_shown(text)}")
+        raise OutcomeUnknown(f"the server closed the connection after the whole mail: {_readable(text)}")
     _expect((code, text), 250)
 
 
 def _expect(reply: tuple[int, bytes], *wanted: int) -> None:
     code, text = reply
     if code not in wanted:
-        raise SendFailed(f"the server refuses the mail: {code} {_shown(text)}", status=code, temporary=code < 500)
+        raise SendFailed(f"the server refuses the mail: {code} {_readable(text)}", status=code, temporary=code < 500)
 
 
 @contextlib.contextmanager
@@ -95,11 +97,11 @@ def _certainly_not_sent(account: Account) -> Iterator[None]:
         raise SendFailed(f"{account.host} broke off before it had the mail; nothing was sent") from error
 
 
-def _dotted(raw: bytes) -> bytes:
+def _escape_dots(raw: bytes) -> bytes:
     """RFC 5321's transparency: CRLF line ends, and a line that begins with a dot gets another."""
-    text = _EOL.sub(b"\r\n", raw)
-    return re.sub(rb"(?m)^\.", b"..", text if text.endswith(b"\r\n") else text + b"\r\n")
+    text = _EOL.sub(b"\r\n", raw).removesuffix(b"\r\n")
+    return re.sub(rb"(?m)^\.", b"..", text) + b"\r\n"
 
 
-def _shown(text: bytes) -> str:
+def _readable(text: bytes) -> str:
     return " ".join(text.decode("utf-8", "replace").split())[:200]

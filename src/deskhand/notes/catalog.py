@@ -55,7 +55,7 @@ _KEY = "mtime_ns = ?, size = ?, inode = ?, ctime_ns = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class NoteText:
     """What search and lists see of a note."""
 
     values: list[str]
@@ -74,19 +74,19 @@ class Filing:
     key: Key | None
     racy: bool
     digest: bytes
-    text: Text
+    text: NoteText
     size: int
 
 
-def text_of(source: str) -> Text:
+def text_of(source: str) -> NoteText:
     try:
         note = frontmatter.parse(source)
     except Unreadable:
         block, body = frontmatter.split(source)
-        return Text([block or ""], set(), body)
+        return NoteText([block or ""], set(), body)
     values = [_encodable(value) for value in frontmatter.value_texts(note.frontmatter)]
     pairs = {(fold(_encodable(k)), fold(_encodable(v))) for k, v in frontmatter.properties(note.frontmatter)}
-    return Text(values, pairs, note.body)
+    return NoteText(values, pairs, note.body)
 
 
 def _encodable(text: str) -> str:
@@ -100,7 +100,7 @@ def decoded(data: bytes) -> str:
 def prepare(root: Root, path: str, now: float) -> Filing:
     content = read(root, path)
     if content is None:
-        return Filing(path, None, racy=False, digest=b"", text=Text([], set(), ""), size=0)
+        return Filing(path, None, racy=False, digest=b"", text=NoteText([], set(), ""), size=0)
     data, key = content
     racy = key[3] > now * 1e9 - RACY_NS
     return Filing(path, key, racy, blake2b(data, digest_size=16).digest(), text_of(decoded(data)), len(data))

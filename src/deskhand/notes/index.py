@@ -19,9 +19,9 @@ from typing import Any, TypeVar, cast
 
 from deskhand.errors import FieldProblem, InvalidInput, Unavailable, printable
 from deskhand.notes import catalog, frontmatter, lookup, matching, walk
-from deskhand.notes.lookup import Row
+from deskhand.notes.lookup import Candidate
 from deskhand.notes.matching import Query, fold
-from deskhand.notes.upkeep import Session, Upkeep
+from deskhand.notes.upkeep import Upkeep, View
 
 SCAN_BUDGET = 0.015
 BATCH = 500
@@ -82,7 +82,7 @@ class Index:
     def close(self) -> None:
         self._upkeep.close()
 
-    def _ask(self, answer: Callable[[Session], Page]) -> Page:
+    def _ask(self, answer: Callable[[View], Page]) -> Page:
         def attempt() -> Page:
             with self._upkeep.session() as session:
                 return answer(session)
@@ -113,7 +113,7 @@ def _unusable(error: Exception) -> Unavailable:
     )
 
 
-def _listed(session: Session, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None) -> Page:
+def _listed(session: View, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None) -> Page:
     low, high = (f"{folder}/", f"{folder}0") if folder else ("", lookup.END)
     stamp = _stamp("list", folder, wanted)
     (after,) = _position(cursor, stamp, (low,))
@@ -126,7 +126,7 @@ def _listed(session: Session, folder: str, wanted: tuple[str, str] | None, limit
     return Page(hits, _cursor(stamp, hits[-1].path), total, session.as_of)
 
 
-def _is_there(session: Session, path: str, wanted: tuple[str, str] | None) -> bool:
+def _is_there(session: View, path: str, wanted: tuple[str, str] | None) -> bool:
     if wanted is None:
         return walk.look(session.root, path) is not None
     content = walk.read(session.root, path)
@@ -139,7 +139,7 @@ def _is_there(session: Session, path: str, wanted: tuple[str, str] | None) -> bo
     return wanted in catalog.text_of(source).properties
 
 
-def _found(session: Session, asked: Query, limit: int, cursor: str | None) -> Page:
+def _found(session: View, asked: Query, limit: int, cursor: str | None) -> Page:
     stamp = _stamp("search", asked.whole, catalog.generation(session.db))
     tier, before = _position(cursor, stamp, (1, NEWEST))
     parts = lookup.parts(session.db, asked)
@@ -170,7 +170,7 @@ class _Match:
         return Hit(self.path, matching.snippet(needles, self.path, values, body))
 
 
-def _matches(session: Session, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
+def _matches(session: View, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
     for current in range(tier, 2 if len(asked.words) == 1 else 3):
         for row in lookup.candidates(session.db, asked, parts, current, before):
             match = _verified(session, row, asked, current)
@@ -179,7 +179,7 @@ def _matches(session: Session, asked: Query, parts: lookup.Parts, tier: int, bef
         before = NEWEST
 
 
-def _verified(session: Session, row: Row, asked: Query, tier: int) -> _Match | None:
+def _verified(session: View, row: Candidate, asked: Query, tier: int) -> _Match | None:
     """The match as it is in the file now."""
     content = walk.read(session.root, row.path)
     if content is None:

@@ -26,7 +26,7 @@ Parts = list[list[str]]
 _ROW = "note.id, path, mtime_ns, size, inode, ctime_ns, stale"
 
 
-class Row(NamedTuple):
+class Candidate(NamedTuple):
     id: int
     path: str
     mtime_ns: int
@@ -60,7 +60,7 @@ def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
     return found if len(found) <= WORDS else []
 
 
-def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Row]:
+def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Candidate]:
     """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
     source, holds, grams = _source(asked, parts, tier)
     instr = ["instr(text.folded, ?)"] * len(asked.words)
@@ -76,7 +76,7 @@ def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, be
         (*grams, before, *needles),
     )
     stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
-    return heapq.merge(map(Row._make, filed), map(Row._make, stale), key=lambda row: -row.id)
+    return heapq.merge(map(Candidate._make, filed), map(Candidate._make, stale), key=lambda row: -row.id)
 
 
 def count_matches(db: sqlite3.Connection, parts: Parts) -> int:

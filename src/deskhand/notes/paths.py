@@ -15,7 +15,7 @@ from pathlib import Path
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.unseen import is_unseen
 
-PROTECTED = frozenset({"approved", "rejected", "pending_approval", "done", "logs"})
+PROTECTED = frozenset({"approved", "rejected", "pending_approval", "drafts", "done", "logs"})
 """Top-level folders that only a person and the desk's own code may change."""
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -19,7 +19,7 @@ from pathlib import Path
 from deskhand.errors import DeskError
 from deskhand.notes import catalog, walk
 from deskhand.notes.catalog import Catalog
-from deskhand.notes.watch import Watch
+from deskhand.notes.watch import VaultWatch
 
 RESCAN_SECONDS = 5.0
 RESCAN_SHARE = 20
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class View:
     """One question's view: the index, the vault, and the last scan's time if the question made none itself."""
 
     db: sqlite3.Connection
@@ -66,7 +66,7 @@ class Upkeep:
         self._batch = batch
         self._background = background
         self._catalog = Catalog(file)
-        self._watch = Watch(root)
+        self._watch = VaultWatch(root)
         self._looking = threading.Lock()
         self._writing = threading.Lock()
         self._guard = threading.Lock()
@@ -79,11 +79,11 @@ class Upkeep:
         self._last: _Scan | None = None
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
+    def session(self) -> Iterator[View]:
         with self._noisy(), walk.opened(self._root) as root, self._catalog.connected() as db:
             as_of = self._freshen(db, root)
             with catalog.snapshot(db):
-                yield Session(db, root, as_of)
+                yield View(db, root, as_of)
 
     def touch(self, paths: set[str]) -> None:
         with self._guard:

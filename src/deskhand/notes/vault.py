@@ -45,7 +45,7 @@ class NoteList(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Folder:
+class FolderListing:
     """What lies directly in a folder, by name."""
 
     path: str
@@ -53,7 +53,7 @@ class Folder:
     notes: list[str]
 
 
-class Moved(BaseModel):
+class MovedNote(BaseModel):
     moved: bool = True
     links_updated: int | None = Field(None, exclude_if=_absent)
     links_left: list[str] | None = Field(None, exclude_if=_absent)
@@ -118,7 +118,7 @@ class Vault:
         self._index.touch(canonical)
         return _content(canonical, new)
 
-    def move(self, source: str, destination: str, *, update_links: bool = False) -> Moved:
+    def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
         old_names = paths.note_path(source, "source")
         new_names = paths.note_path(destination, "destination")
         paths.deny_protected(old_names)
@@ -138,7 +138,7 @@ class Vault:
                     except FileNotFoundError:
                         raise NotFound(f"there is no note {source}", path=source) from None
         self._index.touch(old, new)
-        return self._follow(old, new) if update_links else Moved()
+        return self._follow(old, new) if update_links else MovedNote()
 
     def list_notes(self, directory: str, filter_: str | None, limit: int, cursor: str | None) -> NoteList:
         with paths.opened(self._root, paths.folder_path(directory)) as (_, found):
@@ -147,14 +147,14 @@ class Vault:
     def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
         return _listed(self._index.search(query, limit, cursor))
 
-    def folder(self, directory: str) -> Folder:
+    def folder(self, directory: str) -> FolderListing:
         with paths.opened(self._root, paths.folder_path(directory)) as (folder, found), os.scandir(folder) as listed:
             entries = [entry for entry in listed if walk.visible(entry.name)]
             folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
             notes = [
                 entry.name for entry in entries if walk.is_note(entry.name) and entry.is_file(follow_symlinks=False)
             ]
-        return Folder("/".join(found), sorted(folders, key=str.casefold), sorted(notes, key=str.casefold))
+        return FolderListing("/".join(found), sorted(folders, key=str.casefold), sorted(notes, key=str.casefold))
 
     def named(self, name: str) -> list[str]:
         """The notes that a link means by their bare name, the ones nearest to the top first."""
@@ -179,7 +179,7 @@ class Vault:
         ends = (path[: -len(".md")], stem(path))
         return any(same(target.removesuffix(".md"), end) for target in wikilinks(body) for end in ends)
 
-    def _follow(self, old: str, new: str) -> Moved:
+    def _follow(self, old: str, new: str) -> MovedNote:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
         holders = self._mentions(stem(old))
         namesakes = [path for path in holders if same(stem(path), stem(old)) and path != new]
@@ -191,7 +191,7 @@ class Vault:
                 updated += self._relink(holder, way)
             except (Denied, Unreadable):
                 left.append(holder)
-        return Moved(links_updated=updated, links_left=left or None)
+        return MovedNote(links_updated=updated, links_left=left or None)
 
     def _mentions(self, name: str) -> list[str]:
         found: dict[str, None] = {}

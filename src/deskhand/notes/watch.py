@@ -15,7 +15,7 @@ REPORT_MS = 250
 log = logging.getLogger(__name__)
 
 
-class Watch:
+class VaultWatch:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._lock = threading.Lock()

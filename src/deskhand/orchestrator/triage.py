@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from deskhand.errors import BadConfig, FieldProblem, printable
-from deskhand.mail import FullMessage, Message
-from deskhand.mail.headers import people
+from deskhand.mail import FullMessage, MailSummary
+from deskhand.mail.addresses import people
 
 Choice = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 LONGEST_REPLY = 50_000
@@ -56,7 +56,7 @@ class Letter:
     """All that whoever decides gets to see: one mail, its thread, and what the person corrected before."""
 
     mail: FullMessage
-    thread: Sequence[Message]
+    thread: Sequence[MailSummary]
     corrections: Sequence[tuple[str, str]]
     words: str | None = None
     """What the person said to the last draft: do it this way."""

@@ -11,7 +11,7 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import DeskError
 from deskhand.gate.approvals import fenced
-from deskhand.mail import Arrived, FullMessage, Message
+from deskhand.mail import Arrived, FullMessage, MailSummary
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
@@ -66,7 +66,7 @@ def note_name(mail: FullMessage, key: str) -> str:
     return f"email-{_slug(mail.summary.subject)}{fingerprint(key)}.md"
 
 
-async def earlier(desk: Desk, mail: FullMessage) -> list[Message]:
+async def earlier(desk: Desk, mail: FullMessage) -> list[MailSummary]:
     """The mails of its thread that came before it."""
     try:
         thread = await desk.mailbox.thread(mail.summary.thread_id)
@@ -75,11 +75,11 @@ async def earlier(desk: Desk, mail: FullMessage) -> list[Message]:
     return [each for each in thread if each.id != mail.summary.id and each.date <= mail.summary.date][-THREAD_MOST:]
 
 
-async def write_note(desk: Desk, mail: FullMessage, thread: list[Message], name: str) -> None:
+async def write_note(desk: Desk, mail: FullMessage, thread: list[MailSummary], name: str) -> None:
     await asyncio.to_thread(files.place, desk.settings.vault, files.NEEDS_ACTION, name, _text(mail, thread))
 
 
-def _text(mail: FullMessage, thread: list[Message]) -> str:
+def _text(mail: FullMessage, thread: list[MailSummary]) -> str:
     """Header values are YAML values and the mail's words stand in a fence: neither can become anything else."""
     summary = mail.summary
     properties: dict[str, Any] = {

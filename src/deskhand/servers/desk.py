@@ -25,7 +25,7 @@ from deskhand.errors import BadConfig, Denied, DeskError, FieldProblem, InvalidI
 from deskhand.gate import drafts, ledger
 from deskhand.gate.approvals import Found
 from deskhand.gate.ledger import Row
-from deskhand.mail import FullMessage, Message
+from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers import READS, Call, DeskServer, Recorder, protocol_error, tool, writes_recorder
 from deskhand.servers.agentmail import agentmail_tools
 from deskhand.servers.email import email_tools
@@ -45,7 +45,7 @@ means that the request waits before the person: do not send it again in other wo
 show what became of it and what the person said about it; once it is approved, the same call sends it.
 draft_email puts a draft into the mailbox. list_pending and propose_decision triage mail that waits for a decision.
 Notes: Markdown files with frontmatter, by vault-relative path; search_notes, read_note, write_note (give if_match to
-overwrite nobody's change). Approved, Rejected, Pending_Approval, Done and Logs are read-only.
+overwrite nobody's change). Approved, Rejected, Pending_Approval, Drafts, Done and Logs are read-only.
 Tasks: list_tasks, create_task, update_task, mark_task_completed; arrange_task for projects, labels, recurrence and due
 words; change_tasks for several at once; undo_task_change takes the last change back. Times are ISO 8601 with an offset.
 Agents: list_agents, send_to_agent, receive_from_agents, set_agent_status.
@@ -303,7 +303,7 @@ class _WholeDesk(DeskServer):
 _NOTE, _MAIL = "text/markdown", "text/plain"
 
 
-def _listed(mail: Message) -> Resource:
+def _listed(mail: MailSummary) -> Resource:
     about = f"from {printable(mail.sender)}, {iso(mail.date)}"
     name = printable(mail.subject) or "(no subject)"
     return Resource(uri=f"mail://{quote(mail.id, safe='')}", name=name, description=about, mime_type=_MAIL)

@@ -16,7 +16,7 @@ from deskhand.audit import masked
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import ReplyEmail, SendEmail
-from deskhand.mail import Message, mime
+from deskhand.mail import MailSummary, mime
 from deskhand.servers import DeskServer, client, tool
 from deskhand.servers.mail import DRAFTS, FETCHES, SENDS, Subject, To, on_record, recorder
 
@@ -175,7 +175,7 @@ async def _drafted(desk: Desk, letter: SendEmail) -> bytes:
     )
 
 
-def _results(query: str, found: list[Message]) -> str:
+def _results(query: str, found: list[MailSummary]) -> str:
     if not found:
         return f"No emails found matching: {query}"
     shown = [f'Found {len(found)} emails matching "{query}":']

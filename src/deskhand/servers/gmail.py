@@ -10,7 +10,7 @@ from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
 from deskhand.gate.actions import Action, SendEmail
-from deskhand.mail import FullMessage, Message
+from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers import DeskServer, client, tool
 from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, on_record, recorder
 
@@ -148,7 +148,7 @@ def _refusal(outcome: DevMode | NotApproved | Limited | Failed) -> DeskError:
     return on_record(error)
 
 
-def _summary(mail: Message) -> EmailSummary:
+def _summary(mail: MailSummary) -> EmailSummary:
     return EmailSummary(id=mail.id, subject=mail.subject, sender=mail.sender, date=iso(mail.date), snippet=mail.snippet)
 
 

@@ -16,7 +16,7 @@ from pydantic_core import PydanticUndefined
 from deskhand.config import OPTIONS, Option, Settings, is_secret, load, sentence, shown
 from deskhand.environment import flat
 from deskhand.errors import BadConfig, FieldProblem, InvalidInput
-from deskhand.mail.headers import recipient
+from deskhand.mail.addresses import recipient
 from deskhand.orchestrator import files as files_of_the_desk
 from deskhand.setup import files
 from deskhand.setup.clients import programs_folder

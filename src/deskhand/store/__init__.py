@@ -7,8 +7,8 @@ A piece of work is a function of one transaction; it runs whole or not at all, a
 SQL is written once for both databases with `?` for each value.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal, Protocol, TypeVar
 
 from deskhand.errors import BadConfig
@@ -70,8 +70,8 @@ def open_store(url: str) -> Store:
 
             return SqliteStore(place.removeprefix("/"))
         case "postgresql" | "postgres":
-            from deskhand.store.postgresql import PostgresStore
-
+            with _demand_driver():
+                from deskhand.store.postgresql import PostgresStore
             return PostgresStore(url)
         case _:
             raise BadConfig(
@@ -83,9 +83,20 @@ def revision(url: str) -> str | None:
     """The revision of a database's schema; None where there is none yet. Nothing is made or brought up to date."""
     scheme, _, place = url.partition("://")
     if scheme == "sqlite":
-        from deskhand.store import schema
+        from deskhand.store import sqlite
 
-        return schema.sqlite_revision(place.removeprefix("/"))
-    from deskhand.store import postgresql
-
+        return sqlite.revision(place.removeprefix("/"))
+    with _demand_driver():
+        from deskhand.store import postgresql
     return postgresql.revision(url)
+
+
+@contextmanager
+def _demand_driver() -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise BadConfig(
+            "the desk's database is PostgreSQL, for which nothing is installed here",
+            hint="pip install 'deskhand[postgresql]'; in a clone any `python3 run.py` command installs it",
+        ) from error

@@ -18,7 +18,7 @@ from greenlet import getcurrent, greenlet
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from deskhand.errors import Unavailable
+from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Row, Transaction, schema
 
 T = TypeVar("T")
@@ -29,6 +29,8 @@ CONNECTIONS = 8
 WAIT_SECONDS = 5
 RECONNECT_SECONDS = 5
 """The pool waits twice as long after each failure; begun anew so often, it is back soon after PostgreSQL is."""
+_MIGRATING = 0x6465736B
+"""The advisory lock of who migrates; the number spells "desk"."""
 _BEGIN = "BEGIN"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -86,7 +88,7 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         self._url = _patient(url)
         with _translated():
-            schema.upgrade_postgresql(self._url)
+            migrate(self._url)
         self._pool = ConnectionPool(
             self._url,
             min_size=0,
@@ -211,9 +213,32 @@ def _as_it_is(answer: Any) -> Any:
     return answer
 
 
+def migrate(url: str, target: str = schema.HEAD) -> None:
+    """Bring a database to the newest schema, whole or not at all."""
+    if not schema.is_behind(revision(url)):
+        return
+    with psycopg.connect(url) as connection:
+        tx = PostgresTransaction(connection, _as_it_is)
+        # Of several processes that start at once one migrates; the others wait, and find it done.
+        tx.one("SELECT pg_advisory_xact_lock(?)", _MIGRATING)
+        if schema.is_behind(schema.current(tx)):
+            schema.upgrade(tx, target)
+
+
 def revision(url: str) -> str | None:
-    with _translated():
-        return schema.postgresql_revision(url)
+    """The revision of a database's schema; nothing is made or changed."""
+    with _translated(), psycopg.connect(url, autocommit=True) as connection:
+        _demand_utf8(connection.info.parameter_status("server_encoding"))
+        return schema.current(PostgresTransaction(connection, _as_it_is))
+
+
+def _demand_utf8(encoding: str | None) -> None:
+    """No other encoding holds every text; SQL_ASCII, which a server without a locale takes, even answers in bytes."""
+    if encoding != "UTF8":
+        raise BadConfig(
+            f"the desk's database has the encoding {encoding}, which cannot hold every text",
+            hint="`createdb --template=template0 --encoding=UTF8 NAME` makes one for DESKHAND_DATABASE_URL",
+        )
 
 
 def _patient(url: str) -> str:

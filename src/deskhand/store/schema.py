@@ -1,101 +1,75 @@
-"""Brings a database's schema up to date; Alembic is imported only when it is behind.
+"""Brings a database's schema up to date, inside one transaction that the caller begins and commits.
 
-Several processes may start at once: one migrates under a lock, the others wait for it and find it done.
+A revision is every file under migrations/ whose name begins with its number; they run in the order of their names:
+
+    0003_actions.sql                SQL for both databases; an empty line ends a statement
+    0008_commit.postgresql.sql      SQL for one of them
+    0007_task_uid.py                Python, where rows must be computed: `def upgrade(tx: Transaction) -> None`
+
+A revision that was ever released is never changed: those who have it would not get the change.
 """
 
-import fcntl
-import sqlite3
+import re
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from deskhand.errors import BadConfig
+from deskhand.store import Transaction
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
+_STEPS = sorted(path for path in Path(__file__).with_name("migrations").glob("[0-9]*.*") if path.is_file())
+HEAD = _STEPS[-1].name[:4]
+"""The newest revision."""
 
-HEAD = "0009"
-"""The newest revision under migrations/versions."""
-
-_LOCK_KEY = 0x6465736B  # "desk"
+# The name is that of Alembic, which made the first databases: with it they go on where they are.
 _VERSION = "SELECT version_num FROM alembic_version"
+_VERSION_TABLE = """
+    CREATE TABLE IF NOT EXISTS alembic_version (
+        version_num VARCHAR(32) NOT NULL,
+        CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+    )
+"""
+_HAS_VERSION = {
+    "sqlite": "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'",
+    "postgresql": "SELECT 1 WHERE to_regclass('alembic_version') IS NOT NULL",
+}
 
 
-def upgrade_sqlite(file: str) -> None:
-    if _sqlite_version(file) == HEAD:
-        return
-    with Path(f"{file}.migrating").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if _sqlite_version(file) == HEAD:
-            return
-        from sqlalchemy import create_engine
-
-        engine = create_engine(f"sqlite:///{file}", isolation_level="AUTOCOMMIT")
-        with engine.connect() as connection:
-            connection.exec_driver_sql("PRAGMA journal_mode=WAL")
-            connection.exec_driver_sql("PRAGMA synchronous=FULL")
-            # The driver would commit each DDL statement by itself: a kill would leave half a schema.
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-            _migrate(connection)
-            connection.exec_driver_sql("COMMIT")
-        engine.dispose()
-
-
-def upgrade_postgresql(url: str) -> None:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        _demand_utf8(connection.info.parameter_status("server_encoding"))
-        found = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
-        row = connection.execute(_VERSION).fetchone() if found and found[0] else None
-        if row and row[0] == HEAD:
-            return
-        from sqlalchemy import create_engine, pool
-
-        connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK_KEY,))
-        engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(url), poolclass=pool.NullPool)
-        with engine.begin() as migrating:
-            _migrate(migrating)
-
-
-def sqlite_revision(file: str) -> str | None:
-    """The revision of a file that may not be there; nothing is made."""
-    return _sqlite_version(file) if Path(file).exists() else None
-
-
-def postgresql_revision(url: str) -> str | None:
-    import psycopg
-
-    with psycopg.connect(url, autocommit=True) as connection:
-        _demand_utf8(connection.info.parameter_status("server_encoding"))
-        found = connection.execute("SELECT to_regclass('alembic_version') IS NOT NULL").fetchone()
-        row = connection.execute(_VERSION).fetchone() if found and found[0] else None
-    return row[0] if row else None
-
-
-def _demand_utf8(encoding: str | None) -> None:
-    """No other encoding holds every text; SQL_ASCII, which a server without a locale takes, even answers in bytes."""
-    if encoding != "UTF8":
-        raise BadConfig(
-            f"the desk's database has the encoding {encoding}, which cannot hold every text",
-            hint="`createdb --template=template0 --encoding=UTF8 NAME` makes one for DESKHAND_DATABASE_URL",
-        )
-
-
-def _sqlite_version(file: str) -> str | None:
-    connection = sqlite3.connect(file, timeout=30)
-    try:
-        row = connection.execute(_VERSION).fetchone()
-    except sqlite3.OperationalError:  # a new file has no such table yet
+def current(tx: Transaction) -> str | None:
+    """The revision that the database has; None where there is none yet."""
+    if tx.one(_HAS_VERSION[tx.dialect]) is None:
         return None
-    finally:
-        connection.close()
-    return row[0] if row else None
+    row = tx.one(_VERSION)
+    return str(row[0]) if row else None
 
 
-def _migrate(connection: "Connection") -> None:
-    from alembic import command
-    from alembic.config import Config
+def is_behind(revision: str | None) -> bool:
+    """Whether the database needs `upgrade`; one that a newer desk has made is refused."""
+    if revision is None or revision < HEAD:
+        return True
+    if revision > HEAD:
+        raise BadConfig(
+            f"the desk's database has the schema {revision}; this version of deskhand knows {HEAD} and nothing newer",
+            hint="upgrade deskhand, or let DESKHAND_DATABASE_URL name another database",
+        )
+    return False
 
-    config = Config(attributes={"connection": connection})
-    config.set_main_option("script_location", str(Path(__file__).with_name("migrations")))
-    command.upgrade(config, "head")
+
+def upgrade(tx: Transaction, target: str = HEAD) -> None:
+    """Run each step that the database does not have yet, up to the target."""
+    found = current(tx) or ""
+    tx.execute(_VERSION_TABLE)
+    for step in _STEPS:
+        if found < step.name[:4] <= target:
+            _run(tx, step)
+    tx.execute("DELETE FROM alembic_version")
+    tx.execute("INSERT INTO alembic_version (version_num) VALUES (?)", target)
+
+
+def _run(tx: Transaction, step: Path) -> None:
+    if step.suffix == ".py":
+        import_module(f"deskhand.store.migrations.{step.stem}").upgrade(tx)
+        return
+    only_for = Path(step.stem).suffix.removeprefix(".")
+    if only_for in ("", tx.dialect):
+        for statement in re.split(r"\n\s*\n", step.read_text(encoding="utf-8").strip()):
+            tx.execute(statement)

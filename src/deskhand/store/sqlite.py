@@ -5,12 +5,13 @@ synchronous=NORMAL loses acknowledged rows in a power cut, FULL does not; one fs
 """
 
 import asyncio
+import fcntl
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -51,7 +52,7 @@ class SqliteStore:
         self._file = file
         Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         Path(file).touch(mode=0o600)
-        schema.upgrade_sqlite(file)
+        migrate(file)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write_until_closed, name="store-writer", daemon=True)
         self._writer.start()
@@ -124,6 +125,29 @@ class SqliteStore:
             if closing:
                 break
         connection.close()
+
+
+def migrate(file: str, target: str = schema.HEAD) -> None:
+    """Bring a file to the newest schema, whole or not at all."""
+    if not schema.is_behind(revision(file)):
+        return
+    # Of several processes that start at once one migrates; the others wait, and find it done.
+    with Path(f"{file}.migrating").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with closing(connect(file)) as connection:
+            tx = SqliteTransaction(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            if schema.is_behind(schema.current(tx)):
+                schema.upgrade(tx, target)
+            connection.execute("COMMIT")
+
+
+def revision(file: str) -> str | None:
+    """The revision of a file's schema; where there is no file, none is made."""
+    if not Path(file).exists():
+        return None
+    with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
+        return schema.current(SqliteTransaction(connection))
 
 
 def connect(file: str) -> sqlite3.Connection:

@@ -2,5 +2,5 @@
 
 A page is a function of a request; an effect is a POST with the session's own form token. Both are declared through
 `entry`, which lets nobody in who did not come by a one-time link (or the password) and checks Host and Origin.
-`site` is the page as one application, `up` the whole desk around it, `demo` a throwaway one.
+`site` is the page as one application.
 """

@@ -7,7 +7,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
-from deskhand.mail import Message
+from deskhand.mail import MailSummary
 from deskhand.web.entry import page
 from deskhand.web.presence import moment, present
 from deskhand.web.render import render
@@ -25,7 +25,7 @@ async def _list(request: Request) -> Response:
     desk: Desk = request.app.state.desk
     query, number = request.query_params.get("q", "").strip(), _page_number(request)
     problem: InvalidInput | None = None
-    found: list[Message] = []
+    found: list[MailSummary] = []
     try:
         found = await desk.mailbox.search(query, number * PAGE + 1)
     except InvalidInput as failure:

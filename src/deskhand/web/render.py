@@ -54,5 +54,5 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
     session = getattr(request.state, "session", None)
     shown = templates().get_template(template)
     known = {"form_token": session.form_token if session else None, "here": request.url.path, "places": PLACES}
-    known["demo"] = getattr(request.app.state, "demo", None) is not None
+    known["demo"] = request.app.state.demo
     return HTMLResponse(shown.render(known | context), status, headers=HEADERS)

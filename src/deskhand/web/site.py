@@ -20,7 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
 from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timeline
-from deskhand.web.demo import Arrivals, demo_routes
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, render
@@ -29,8 +28,8 @@ log = logging.getLogger("deskhand.web")
 _OWN_HOSTS = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?")
 
 
-def site(desk: Desk, *, doors: Sequence[BaseRoute] = (), demo: Arrivals | None = None) -> Starlette:
-    """The page of this desk; `doors` are the MCP and REST endpoints that live beside it.
+def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) -> Starlette:
+    """The page of this desk; `beside` are routes that are not the page's, such as MCP endpoints.
 
     `state.stopping` is set before the desk ends: what streams to a browser ends with it.
     """
@@ -39,8 +38,7 @@ def site(desk: Desk, *, doors: Sequence[BaseRoute] = (), demo: Arrivals | None =
         Mount("/static", StaticFiles(directory=HERE / "static")),
         *entry_routes(),
         *_pages(),
-        *(demo_routes() if demo else []),
-        *doors,
+        *beside,
     ]
     failures: dict[object, Callable[[Request, Exception], Awaitable[Response]]] = {
         DeskError: _refused,

@@ -13,9 +13,9 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import BadConfig
+from deskhand.resident import notify
 from deskhand.servers.email import email_server
 from deskhand.setup.messenger import messenger
-from deskhand.web import notify
 from tests.home import Home
 from tests.requirements import requirement
 

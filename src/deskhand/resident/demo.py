@@ -42,6 +42,17 @@ class Arrivals:
         self._letters = cycle(sorted((HERE / "later").iterdir()))
         self.count = 0
 
+    def routes(self) -> list[Route]:
+        """The button of the demo's page."""
+        return [effect("/demo/arrive", self._arrive_now)]
+
+    async def _arrive_now(self, request: Request, form: FormData) -> Response:
+        del form
+        await self.arrive()
+        if "hx-request" in request.headers:
+            return Response(status_code=204)
+        return RedirectResponse("/", 303)
+
     async def arrive(self) -> None:
         self.count += 1
         await _receive(self._desk, [next(self._letters)])
@@ -78,17 +89,6 @@ async def furnish(desk: Desk, say: Callable[[str], None]) -> None:
         await desk.tasks.call(desk.settings.user or "", "POST", "/tasks", body=task, key=str(uuid.uuid4()))
     await asyncio.to_thread(_seat, desk, agents)
     await desk.gate.submit(SendEmail(**_read("proposal.toml")), "email_mcp")
-
-
-def demo_routes() -> list[Route]:
-    return [effect("/demo/arrive", _arrive)]
-
-
-async def _arrive(request: Request, form: FormData) -> Response:
-    del form
-    arrivals: Arrivals = request.app.state.demo
-    await arrivals.arrive()
-    return Response(status_code=204) if "hx-request" in request.headers else RedirectResponse("/", 303)
 
 
 async def _receive(desk: Desk, letters: list[Path]) -> None:

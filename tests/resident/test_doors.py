@@ -16,7 +16,7 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.audit import Entry, entries
 from deskhand.config import load
-from deskhand.web.doors import doors
+from deskhand.resident.doors import doors
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
 from tests.home import TOKEN
@@ -57,7 +57,7 @@ async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
     desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
     made = doors(desk)
-    async with made.run(), served(site(desk, doors=made.routes)) as address:
+    async with made.run(), served(site(desk, beside=made.routes)) as address:
         yield Place(desk, address)
     await desk.close_mailbox()
     desk.close()

@@ -17,7 +17,7 @@ _GLANCES = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class RunningDesk:
     pid: int
     port: int
 
@@ -26,7 +26,7 @@ class Running:
         return f"http://127.0.0.1:{self.port}"
 
 
-class Claim:
+class DeskLock:
     """The right to run the desk in this home, until it is closed or the process ends in any way."""
 
     def __init__(self, opened: int) -> None:
@@ -44,14 +44,14 @@ class Claim:
         os.close(self._opened)
 
 
-def claim(home: Path) -> Claim | Running:
+def acquire(home: Path) -> DeskLock | RunningDesk:
     """The right to run here, or who has it."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     opened = os.open(home / FILE, os.O_RDWR | os.O_CREAT, 0o600)
     for _ in range(_GLANCES):
         if _locked(opened, fcntl.LOCK_EX):
             os.ftruncate(opened, 0)
-            return Claim(opened)
+            return DeskLock(opened)
         # Whoever only looks shares the lock for a moment; whoever runs shares it with nobody.
         if not _locked(opened, fcntl.LOCK_SH):
             break
@@ -63,7 +63,7 @@ def claim(home: Path) -> Claim | Running:
         os.close(opened)
 
 
-def find(home: Path) -> Running | None:
+def find(home: Path) -> RunningDesk | None:
     """The desk that runs in this home, if one does."""
     try:
         opened = os.open(home / FILE, os.O_RDONLY)
@@ -83,8 +83,8 @@ def _locked(opened: int, how: int) -> bool:
     return True
 
 
-def _said(opened: int, home: Path) -> Running:
+def _said(opened: int, home: Path) -> RunningDesk:
     text = os.pread(opened, 1000, 0)
     if not text:
         raise Unavailable(f"the desk in {home} is just starting or ending", hint="try again in a moment")
-    return Running(**json.loads(text))
+    return RunningDesk(**json.loads(text))

@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 SERVICE = "deskhand"
 
 
-def put(home: Path, name: str, text: str) -> str:
-    """Keep `text` under `name`; where it lies now, in words for the person."""
+def keep(home: Path, name: str, text: str) -> str:
+    """Keep `text` under `name`, and say where it lies now, in words for the person."""
     from keyring.errors import KeyringError
 
     keyring = _keyring()
     if keyring is not None:
         try:
-            keyring.set_password(SERVICE, _entry(home, name), text)
+            keyring.set_password(SERVICE, _user(home, name), text)
         except KeyringError:
             pass  # a keyring that is locked or broken is no keyring
         else:
@@ -28,16 +28,19 @@ def put(home: Path, name: str, text: str) -> str:
     return f"the file {_file(home, name)} (there is no keyring; only you can read it)"
 
 
-def take(home: Path, name: str) -> str | None:
-    # `put` leaves a file only where the keyring failed, so the file is the newer one.
+def recall(home: Path, name: str) -> str | None:
+    """What was kept under `name`; None where there is nothing, or a keyring that does not open."""
+    # `keep` leaves a file only where the keyring failed, so the file is the newer one.
     file = _file(home, name)
     if file.exists():
         return file.read_text(encoding="utf-8")
     from keyring.errors import KeyringError
 
     keyring = _keyring()
+    if keyring is None:
+        return None
     try:
-        return keyring.get_password(SERVICE, _entry(home, name)) if keyring else None
+        return keyring.get_password(SERVICE, _user(home, name))
     except KeyringError:
         return None
 
@@ -61,13 +64,16 @@ def _keyring() -> "KeyringBackend | None":
     import keyring
     from keyring.backends.fail import Keyring
 
-    found = keyring.get_keyring()
-    return None if isinstance(found, Keyring) else found
+    backend = keyring.get_keyring()
+    if isinstance(backend, Keyring):
+        return None
+    return backend
 
 
 def _file(home: Path, name: str) -> Path:
     return home / f"{name}.secret"
 
 
-def _entry(home: Path, name: str) -> str:
+def _user(home: Path, name: str) -> str:
+    """The name in the keyring, which several desks of one person may share."""
     return f"{name} of {home}"

@@ -18,8 +18,8 @@ import uvicorn
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.orchestrator.loop import Orchestrator
-from deskhand.web.demo import Arrivals
-from deskhand.web.doors import doors
+from deskhand.resident.demo import Arrivals
+from deskhand.resident.doors import doors
 from deskhand.web.site import site
 
 log = logging.getLogger("deskhand.up")
@@ -35,10 +35,11 @@ GLANCE = 0.5
 async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, demo: bool = False) -> None:
     """Run until a signal ends it; `ready` gets the address when the page answers."""
     stop = asyncio.Event()
-    heed(stop)
+    stop_on_signals(stop)
     arrivals = Arrivals(desk) if demo else None
     made = doors(desk)
-    app = site(desk, doors=made.routes, demo=arrivals)
+    beside = [*made.routes, *(arrivals.routes() if arrivals else [])]
+    app = site(desk, beside=beside, demo=demo)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     try:
         async with _served(app, listener), made.run():
@@ -53,7 +54,7 @@ async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, dem
         await desk.leave_tasks()
 
 
-def heed(stop: asyncio.Event) -> None:
+def stop_on_signals(stop: asyncio.Event) -> None:
     """The first signal asks for an end; the second one does not ask."""
     loop = asyncio.get_running_loop()
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -126,9 +127,9 @@ async def _perform(desk: Desk, ending: asyncio.Event) -> None:
 
 
 async def _notify(desk: Desk, address: str) -> None:
-    from importlib import import_module
+    from deskhand.resident import notify
 
-    await import_module("deskhand.web.notify").run(desk, address)
+    await notify.run(desk, address)
 
 
 async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:

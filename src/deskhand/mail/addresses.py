@@ -1,0 +1,119 @@
+"""Addresses: the people of an address field, read whatever it holds, and one recipient, taken strictly."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import idna
+
+from deskhand.errors import FieldProblem, InvalidInput, printable
+from deskhand.mail.headers import decode_words, one_line, source_of
+
+_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:])|([^",;:<>()]+)|(.)', re.DOTALL)
+_PLAIN_NAME = re.compile(r"[\w !#$%&'*+/=?^`{|}~.-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """One mailbox of an address field."""
+
+    name: str
+    address: str
+
+    def __str__(self) -> str:
+        """A name that would read as an address or a list is quoted, so that it stays a name."""
+        if not self.name:
+            return self.address
+        if _PLAIN_NAME.fullmatch(self.name):
+            return f"{self.name} <{self.address}>"
+        name = self.name.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{name}" <{self.address}>'
+
+
+def people(value: bytes | str) -> list[Person]:
+    """The mailboxes of an address field. Names are decoded after the field was split, so none can add an address."""
+    source = _without_comments(source_of(value))
+    return list(filter(None, map(_person, _mailboxes(source))))
+
+
+def _mailboxes(source: str) -> Iterator[list[re.Match[str]]]:
+    tokens: list[re.Match[str]] = []
+    for token in _TOKEN.finditer(source):
+        match token[3]:
+            case "," | ";":
+                yield tokens
+                tokens = []
+            case ":":  # the name of a group ends here
+                tokens = []
+            case _:
+                tokens.append(token)
+    yield tokens
+
+
+def _person(tokens: Sequence[re.Match[str]]) -> Person | None:
+    angles = [token for token in tokens if token[2] is not None]
+    if angles:
+        address = one_line(angles[-1][2]).replace(" ", "")
+        name = " ".join(_name_part(token) for token in tokens if token is not angles[-1]).strip()
+    else:
+        address = one_line("".join(token[0] for token in tokens))
+        name = ""
+    if not address and not name:
+        return None
+    return Person(one_line(decode_words(name)), address)
+
+
+def _name_part(token: re.Match[str]) -> str:
+    if token[1] is None:
+        return token[0].strip()
+    return re.sub(r"\\(.)", r"\1", token[1])
+
+
+def _without_comments(source: str) -> str:
+    if "(" not in source:
+        return source
+    kept: list[str] = []
+    depth = 0
+    quoted = False
+    escaped = False
+    for char in source:
+        if not escaped and char == '"' and not depth:
+            quoted = not quoted
+        elif not escaped and not quoted and char == "(":
+            depth += 1
+        if not depth:
+            kept.append(char)
+        if not escaped and not quoted and char == ")" and depth:
+            depth -= 1
+        escaped = char == "\\" and not escaped
+    return "".join(kept)
+
+
+def recipient(given: str) -> str:
+    """One bare address, its domain in ASCII and lower case; anything else is refused."""
+    local, at, domain = given[:400].strip(" ").rpartition("@")
+    if not at or len(given) > 300 or len(local) > 64 or not _LOCAL.fullmatch(local):
+        raise _bad_address(given)
+    try:
+        ascii_domain = idna.encode(domain, uts46=True).decode()
+    except idna.IDNAError as exc:
+        raise _bad_address(given) from exc
+    labels = ascii_domain.split(".")
+    if len(labels) < 2 or labels[-1].isdigit() or len(local) + len(ascii_domain) > 253:
+        raise _bad_address(given)
+    return f"{local}@{ascii_domain}"
+
+
+def _bad_address(given: str) -> InvalidInput:
+    shown = printable("".join(map(_escape_unprintable, given)))
+    return InvalidInput(
+        f"Invalid email address format: {shown}",
+        fields=[FieldProblem("to", "is not one bare address", shown, "write it as name@example.org")],
+    )
+
+
+def _escape_unprintable(char: str) -> str:
+    if char.isprintable():
+        return char
+    return char.encode("unicode_escape").decode()
