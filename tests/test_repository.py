@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -107,10 +108,10 @@ def test_the_module_runs_as_the_command_does() -> None:
     assert re.fullmatch(r"deskhand \d+\.\d+\.\d+\n", done.stdout)
 
 
-def nodes() -> Iterator[tuple[str, ast.AST]]:
-    for file in sorted(SOURCE.rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text())):
-            yield str(file.relative_to(SOURCE)), node
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    trees = {str(file.relative_to(SOURCE)): ast.parse(file.read_text()) for file in sorted(SOURCE.rglob("*.py"))}
+    return [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
 
 
 def functions() -> Iterator[tuple[str, Function]]:
