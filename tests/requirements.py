@@ -11,6 +11,7 @@ REQUIREMENTS = {
     "docs:complete": "Every command, option, tool, argument and error code is in the reference.",
     "docs:commands": "Every command and flag that a document shows is there.",
     "docs:links": "Every relative link in a document leads to a file and a heading that are there.",
+    "docs:contract": "Each line of the contract names the promises that show it.",
     "config:errors-name-the-key": "An unknown key or bad value is an error that names key, value and allowed form.",
     "config:sources": "config show says where each value came from and masks secrets.",
     "errors:two-forms": "Each error has seed 000's and seed 003's wire form and an exit code.",

@@ -18,7 +18,7 @@ from deskhand.config import OPTIONS, load
 from deskhand.errors import ErrorType, MCPErrorCode
 from docs import write_reference
 from tests.home import Home
-from tests.requirements import requirement
+from tests.requirements import REQUIREMENTS, requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -140,3 +140,12 @@ def test_every_command_and_flag_that_a_document_shows_is_there() -> None:
 
     assert len(found) > 60
     assert [f"{page.relative_to(ROOT)}: {' '.join(words)}" for page, words in found if unknown(words) is not None] == []
+
+
+@requirement("docs:contract")
+def test_every_line_of_the_contract_names_promises_that_are_tested() -> None:
+    rows = re.findall(r"^\| (.*) \| ([^|]*) \|$", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
+    named = {text: re.findall(r"`([^`]+)`", last) for text, last in rows if last != "shown by"}
+
+    assert len(named) > 80
+    assert [text for text, promises in named.items() if not promises or set(promises) - set(REQUIREMENTS)] == []
