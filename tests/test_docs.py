@@ -149,3 +149,12 @@ def test_every_line_of_the_contract_names_promises_that_are_tested() -> None:
 
     assert len(named) > 80
     assert [text for text, promises in named.items() if not promises or set(promises) - set(REQUIREMENTS)] == []
+
+
+@requirement("docs:links")
+def test_every_file_and_folder_that_a_document_for_contributors_names_is_there() -> None:
+    text = "".join((ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
+    named = re.findall(r"`((?:src|tests|docs|bench|torture|packaging)/[^`\s]*)`", text)
+
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).exists()] == []
