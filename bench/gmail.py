@@ -12,16 +12,11 @@ from pathlib import Path
 
 import anyio
 
-# In place of this folder, whose own mail.py would hide the tests' folder of that name.
-sys.path.pop(0)
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-
-from mail.gmail_double import GmailDouble
-from mail.letters import letter
-
 from deskhand.config import load
 from deskhand.mail.gmail import GmailMailbox
 from deskhand.mail.google_http import Request
+from tests.mail.gmail_double import GmailDouble
+from tests.mail.letters import letter
 
 LATENCY = 0.05
 MAILS = 50

@@ -13,8 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from pathlib import Path
 
-from vaults import WORDS, vocabulary
-
+from bench.vaults import WORDS, vocabulary
 from deskhand.mail.local import Incoming, LocalMailbox
 
 SIZES = (1_000, 10_000, 100_000)

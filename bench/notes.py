@@ -23,9 +23,9 @@ from typing import Any
 
 import anyio
 import anyio.to_thread
-import vaults
 from mcp import Client, StdioServerParameters
 
+from bench import vaults
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter
 

@@ -11,12 +11,9 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")  # the tests' own desk
-
-from conftest import Home  # noqa: E402
-from orchestrator.office import Office, question  # noqa: E402
-
-from deskhand.orchestrator.loop import Orchestrator  # noqa: E402
+from deskhand.orchestrator.loop import Orchestrator
+from tests.home import Home
+from tests.orchestrator.office import Office, question
 
 
 def main() -> int:

@@ -18,11 +18,7 @@ from typing import Any
 import anyio
 import httpx2
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "web"))
-
-from person import served, signed_in
-
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
@@ -30,6 +26,7 @@ from deskhand.mail import mime
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.store import Transaction
 from deskhand.web.site import site
+from tests.web.person import served, signed_in
 
 SIZES = (1_000, 10_000, 100_000)
 BASES = {
@@ -81,7 +78,7 @@ def _letter(number: int) -> bytes:
 def _grow(desk: Desk, tx: Transaction, first: int, last: int, lines: int) -> None:
     for number in range(first, last):
         entry = audit.Entry(
-            timestamp=audit.iso(desk.now() - timedelta(days=DAYS * (1 - number / lines))),
+            timestamp=clock.iso(desk.now() - timedelta(days=DAYS * (1 - number / lines))),
             correlation_id=f"c{number}",
             actor=("email_mcp", "obsidian_mcp", "gmail_mcp")[number % 3],
             action_type=("search_email", "write_note", "list_emails")[number % 3],

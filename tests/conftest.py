@@ -3,36 +3,26 @@
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
-import threading
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx2
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.client.streamable_http import streamable_http_client
-from terminal import Terminal
+from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.servers.obsidian import obsidian_server
-from deskhand.servers.server import DeskServer
+from tests.home import TOKEN, Home
+from tests.terminal import Terminal
+from tests.transports import ERAS, TRANSPORTS, Connect, connected
 
 if TYPE_CHECKING:
-    from gate.site import Site
-    from orchestrator.office import Office
-
-ERAS = ("legacy", "2026-07-28")
-TRANSPORTS = ("memory", "stdio", "http")
-TOKEN = "a-token-for-tests"
-
-Connect = Callable[[], AbstractAsyncContextManager[Client]]
+    from tests.gate.site import Site
+    from tests.orchestrator.office import Office
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,29 +39,6 @@ def scale(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
-
-
-@dataclass(frozen=True)
-class Home:
-    """A desk's folders and the environment that leads to them."""
-
-    vault: Path
-    environment: dict[str, str]
-
-    @property
-    def path(self) -> Path:
-        return Path(self.environment["DESKHAND_HOME"])
-
-    def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run `deskhand ARGUMENTS` as a person would."""
-        return subprocess.run(
-            [sys.executable, "-m", "deskhand", *arguments],
-            env=self.environment | variables,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
 
 
 @pytest.fixture
@@ -115,65 +82,10 @@ def connect(request: pytest.FixtureRequest, home: Home, desk: Desk) -> Connect:
     return lambda: connected(way, era, "obsidian", home, lambda: obsidian_server(desk))
 
 
-@asynccontextmanager
-async def connected(
-    way: str, era: str, name: str, home: Home, make: Callable[[], DeskServer], *options: str
-) -> AsyncIterator[Client]:
-    """A client to a server: in this process, or to `deskhand mcp NAME` by stdio or HTTP."""
-    match way:
-        case "memory":
-            async with Client(make(), mode=era) as client:
-                yield client
-        case "stdio":
-            arguments = ["-m", "deskhand", "mcp", name, *options]
-            server = StdioServerParameters(command=sys.executable, args=arguments, env=home.environment)
-            async with Client(server, mode=era) as client:
-                yield client
-        case "http":
-            with http_server(home, name) as address:
-                async with http_client(address, TOKEN, era) as client:
-                    yield client
-
-
 @pytest.fixture
 async def notes(desk: Desk) -> AsyncIterator[Client]:
     """A client to the notes server in this process: the shortest way through the front door."""
     async with Client(obsidian_server(desk), mode="2026-07-28") as client:
-        yield client
-
-
-class http_server:  # noqa: N801 - used as a function
-    """A server process on a free port, ended at the end."""
-
-    def __init__(self, home: Home, name: str, **variables: str) -> None:
-        command = [sys.executable, "-m", "deskhand", "mcp", name, "--http", "--port", "0"]
-        self.process = subprocess.Popen(command, env=home.environment | variables, stderr=subprocess.PIPE, text=True)
-        self.said: list[str] = []
-
-    def __enter__(self) -> str:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.said.append(line)
-            if line.startswith("listening on "):
-                # A server that logs much must not stop at a full pipe.
-                self._drain = threading.Thread(target=self.said.extend, args=[self.process.stderr])
-                self._drain.start()
-                return line.removeprefix("listening on ").strip()
-        raise AssertionError("".join(self.said))
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        self.process.wait(timeout=20)
-        self._drain.join()
-        self.process.stderr.close()
-
-
-@asynccontextmanager
-async def http_client(address: str, token: str, era: str) -> AsyncIterator[Client]:
-    async with (
-        httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=60) as http,
-        Client(streamable_http_client(address, http_client=http), mode=era) as client,
-    ):
         yield client
 
 
@@ -228,8 +140,8 @@ def postgresql_place() -> Iterator[Path]:
 @pytest.fixture
 def site(home: Home) -> "Iterator[Site]":
     """A desk whose mail goes to a Gmail of its own on loopback."""
-    from gate.site import Site
-    from mail.gmail_double import GmailDouble
+    from tests.gate.site import Site
+    from tests.mail.gmail_double import GmailDouble
 
     with GmailDouble() as gmail:
         environment = home.environment | gmail.environment(home.vault.parent)
@@ -239,7 +151,7 @@ def site(home: Home) -> "Iterator[Site]":
 @pytest.fixture
 def office(home: Home) -> "Office":
     """A desk with a local mailbox whose orchestrator follows a few rules."""
-    from orchestrator.office import Office
+    from tests.orchestrator.office import Office
 
     more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
     return Office(Home(home.vault, home.environment | more))

@@ -3,19 +3,20 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
-from conftest import Home
 from hypothesis import given
 from hypothesis import strategies as st
-from old_database import database_at
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.audit import search
 from deskhand.store import Store, Transaction, open_store
+from tests.home import Home
+from tests.old_database import database_at
+from tests.requirements import requirement
 
 
 def entry(**changes: object) -> audit.Entry:
@@ -34,7 +35,7 @@ def entry(**changes: object) -> audit.Entry:
 def store(url: str) -> Iterator[Store]:
     store = open_store(url)
     for number in range(5):
-        store.write_sync(lambda tx, number=number: audit.append(tx, entry(correlation_id=str(number))))
+        store.write_sync(partial(audit.append, entry=entry(correlation_id=str(number))))
     yield store
     store.close()
 
@@ -140,7 +141,7 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
         for number in range(count)
     ]
     for each in made:
-        store.write_sync(lambda tx, each=each: audit.append(tx, each))
+        store.write_sync(partial(audit.append, entry=each))
     return made
 
 
@@ -165,7 +166,7 @@ def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: search
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        page = store.write_sync(lambda tx, before=before: search.find(tx, wanted, before=before, limit=4, budget=30))
+        page = store.write_sync(partial(search.find, wanted=wanted, before=before, limit=4, budget=30))
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 

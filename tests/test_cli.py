@@ -2,8 +2,9 @@ import subprocess
 import sys
 
 import pytest
-from conftest import Home
-from requirements import requirement
+
+from tests.home import Home
+from tests.requirements import requirement
 
 HEAVY = ("mcp", "fastapi", "psycopg", "greenlet", "pydantic", "starlette", "yaml")
 

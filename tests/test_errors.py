@@ -4,10 +4,10 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand import errors
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, error_response, mcp_error, printable
+from tests.requirements import requirement
 
 
 def every_error() -> list[type[DeskError]]:

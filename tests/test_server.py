@@ -10,17 +10,18 @@ from typing import Annotated, Any
 import anyio
 import httpx2
 import pytest
-from conftest import TOKEN, Home, http_server
 from mcp import Client, MCPError
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
-from requirements import requirement
 
 from deskhand.errors import Denied, error_response
 from deskhand.listen import open_port
 from deskhand.servers.calls import Call, ToolResult
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import READS, tool
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.transports import http_server
 
 pytestmark = pytest.mark.anyio
 
@@ -161,7 +162,7 @@ async def test_the_text_of_a_crash_stays_in_the_log(caplog: pytest.LogCaptureFix
     assert error["error"] == "internal_error"
     assert "hunter2" not in json.dumps(error)
     (record,) = [record for record in caplog.records if record.message == "crash"]
-    assert record.reference == error["details"]["reference"]
+    assert record.__dict__["reference"] == error["details"]["reference"]
     assert "hunter2" in str(record.exc_info)
 
 

@@ -5,13 +5,13 @@ import unicodedata
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand import unseen
-from deskhand.cli.parts import plain
+from deskhand.cli.command import plain
 from deskhand.gate.policy import Facts, risk
 from deskhand.notes.paths import skeleton
 from deskhand.web.visible import visible
+from tests.requirements import requirement
 
 HIDDEN = [
     "\ufe01\ufe02\ufe03" * 400,

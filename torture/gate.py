@@ -27,18 +27,14 @@ from datetime import timedelta
 from email.message import EmailMessage
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[0] = str(ROOT / "tests")  # the tests' own doubles
-
-from gate import worker  # noqa: E402
-
-from deskhand.app import Desk  # noqa: E402
-from deskhand.config import load  # noqa: E402
-from deskhand.gate import ledger  # noqa: E402
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.gate import ledger
+from tests.gate import worker
 
 LEASE = timedelta(seconds=6)
 FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["gate.worker", "deskhand.mail.gmail", "deskhand.mail.imap", "deskhand.mail.local"])
+FORKS.set_forkserver_preload(["tests.gate.worker", "deskhand.mail.gmail", "deskhand.mail.imap", "deskhand.mail.local"])
 Delivered = Callable[[], list[bytes]]
 
 
@@ -109,7 +105,7 @@ def local_site(folder: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
 
 @contextmanager
 def gmail_site(folder: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
-    from mail.gmail_double import Cut, GmailDouble, Status
+    from tests.mail.gmail_double import Cut, GmailDouble, Status
 
     def chance(name: str) -> object:
         if not name.startswith("drafts."):
@@ -131,7 +127,7 @@ def gmail_site(folder: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
 
 @contextmanager
 def imap_site(_: Path) -> Iterator[tuple[dict[str, str], Delivered, int]]:
-    from mail.dovecot import Cut, Dovecot, Relay, Say
+    from tests.mail.dovecot import Cut, Dovecot, Relay, Say
 
     def chance() -> object:
         stages = [

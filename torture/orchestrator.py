@@ -14,12 +14,9 @@ from collections import Counter
 from pathlib import Path
 from subprocess import Popen
 
-sys.path[0] = str(Path(__file__).resolve().parent.parent / "tests")  # the tests' own desk
-
-from conftest import Home  # noqa: E402
-from orchestrator.office import Office, question  # noqa: E402
-
-from deskhand.orchestrator import steps  # noqa: E402
+from deskhand.orchestrator import steps
+from tests.home import Home
+from tests.orchestrator.office import Office, question
 
 WORKERS = 3
 

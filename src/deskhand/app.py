@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
-    from deskhand.tokens import Kept
+    from deskhand.tokens import Token
 
 
 log = logging.getLogger("deskhand.desk")
@@ -83,11 +83,11 @@ class Desk:
 
         return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
-    async def shown(self, token: str) -> "Kept | None":
+    async def shown(self, token: str) -> "Token | None":
         """Whose token somebody shows at a door, where it is one of an assistant or a user."""
         from deskhand import tokens
 
-        return await tokens.shown(self.store, token, self.now())
+        return await tokens.authenticate(self.store, token, self.now())
 
     def _service_token(self) -> str:
         if self.settings.service_auth_token is None:
@@ -101,9 +101,9 @@ class Desk:
     def post(self) -> "Post":
         """This agent's way to its mail."""
         from deskhand.agents.post import Post
-        from deskhand.agents.roster import seated
+        from deskhand.agents.roster import identify
 
-        seat = seated(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
+        seat = identify(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
             raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
         return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from conftest import Home
-from requirements import requirement
-from terminal import AGENTMAIL, Terminal
+
+from tests.home import Home
+from tests.requirements import requirement
+from tests.terminal import AGENTMAIL, Terminal
 
 
 class Row(NamedTuple):

@@ -12,8 +12,6 @@ from email.message import EmailMessage
 from pathlib import Path
 from typing import Any
 
-from conftest import TOKEN, Home, http_client, http_server
-from mail.gmail_double import GmailDouble
 from mcp import Client, StdioServerParameters
 
 from deskhand.app import Desk
@@ -21,6 +19,9 @@ from deskhand.config import load
 from deskhand.mail import Mailbox, Outgoing
 from deskhand.servers.email import email_server
 from deskhand.servers.gmail import gmail_server
+from tests.home import TOKEN, Home
+from tests.mail.gmail_double import GmailDouble
+from tests.transports import http_client, http_server
 
 HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
 ERAS = ("legacy", "2026-07-28")

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate.site import HELLO, Site, said
-from requirements import requirement
+
+from tests.gate.site import HELLO, Site, said
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

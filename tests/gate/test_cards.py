@@ -15,11 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Home
-from gate.site import HELLO, Clock, Interrupted, said
-from mail.letters import letter
 from mcp import Client
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.app import Desk
@@ -32,6 +28,10 @@ from deskhand.mail import FullMessage
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
+from tests.gate.site import HELLO, Clock, Interrupted, said
+from tests.home import Home
+from tests.mail.letters import letter
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

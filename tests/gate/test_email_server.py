@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from gate.site import ERAS, HELLO, Site, said
-from mail.gmail_double import Status
-from mail.letters import letter
 from mcp import Client
-from requirements import requirement
+
+from tests.gate.site import ERAS, HELLO, Site, said
+from tests.mail.gmail_double import Status
+from tests.mail.letters import letter
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

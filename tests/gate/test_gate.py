@@ -4,13 +4,13 @@ import json
 
 import anyio
 import pytest
-from gate.site import HELLO, Site, said
-from mail.gmail_double import Cut, Status
 from mcp import Client
-from requirements import requirement
 
 from deskhand.gate import Failed, Released
 from deskhand.orchestrator.loop import Orchestrator
+from tests.gate.site import HELLO, Site, said
+from tests.mail.gmail_double import Cut, Status
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

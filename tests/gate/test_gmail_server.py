@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from dirty_equals import IsStr
-from gate.site import ERAS, HELLO, Site
-from mail.gmail_double import Status
-from mail.letters import letter
 from mcp import Client
-from requirements import requirement
+
+from tests.gate.site import ERAS, HELLO, Site
+from tests.mail.gmail_double import Status
+from tests.mail.letters import letter
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

@@ -13,10 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gate.site import HELLO, Event, Interrupted, Site, said
-from mail.gmail_double import Cut, Slow
 from mcp import Client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.errors import Changed, SendFailed
@@ -25,6 +22,9 @@ from deskhand.gate.actions import SendEmail
 from deskhand.gate.ledger import Row
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
+from tests.gate.site import HELLO, Event, Interrupted, Site, said
+from tests.mail.gmail_double import Cut, Slow
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 from time import process_time
 
 import pytest
-from requirements import requirement
 
 from deskhand.gate.actions import Action
 from deskhand.gate.policy import LONG, Allow, Facts, Limits, Wait, judge, linked_hosts, risk, risks
+from tests.requirements import requirement
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
 

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from gate.site import HELLO, Site, said
-from mail.gmail_double import Slow
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
+from tests.gate.site import HELLO, Site, said
+from tests.home import Home
+from tests.mail.gmail_double import Slow
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

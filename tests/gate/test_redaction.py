@@ -3,12 +3,12 @@
 import logging
 
 import pytest
-from gate.site import Site
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand import audit
+from tests.gate.site import Site
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

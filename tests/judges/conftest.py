@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import TOKEN, Home, http_server
+
+from tests.home import TOKEN, Home
+from tests.transports import http_server
 
 APP = Path(__file__).with_name("desk_app.py")
 

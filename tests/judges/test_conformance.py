@@ -10,10 +10,10 @@ from threading import Thread
 
 import pytest
 import yaml
-from conftest import Home
-from requirements import requirement
 
-from judges.node import CONFORMANCE, needs, node
+from tests.home import Home
+from tests.judges.node import CONFORMANCE, needs, node
+from tests.requirements import requirement
 
 APP = Path(__file__).with_name("conformance_app.py")
 LISTENING = "listening on "
@@ -21,7 +21,7 @@ LISTENING = "listening on "
 
 @pytest.fixture
 def fixtures(home: Home) -> Iterator[str]:
-    command = [sys.executable, APP]
+    command = [sys.executable, str(APP)]
     with subprocess.Popen(command, env=home.environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         said: list[str] = []

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from conftest import TOKEN, Home
-from requirements import requirement
 
-from judges.node import INSPECTOR, needs, node
+from tests.home import TOKEN, Home
+from tests.judges.node import INSPECTOR, needs, node
+from tests.requirements import requirement
 
 SERVERS = {
     "/mcp": "pending_actions",

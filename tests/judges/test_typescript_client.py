@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TOKEN, Home
-from requirements import requirement
 
-from judges.node import MODULES, TYPESCRIPT_CLIENT, TYPESCRIPT_SDK, needs, node
+from tests.home import TOKEN, Home
+from tests.judges.node import MODULES, TYPESCRIPT_CLIENT, TYPESCRIPT_SDK, needs, node
+from tests.requirements import requirement
 
 SCRIPT = Path(__file__).with_name("clients.mjs")
 NOTE = {"path": "Inbox/a.md", "frontmatter": {"status": "new"}, "body": "Grüße, 世界\n"}

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from mail.dovecot import Dovecot, Relay
-from mail.gmail_double import GmailDouble
-
 from deskhand.config import load
 from deskhand.mail import Mailbox, mime
 from deskhand.mail.gmail import GmailMailbox
 from deskhand.mail.imap import ImapMailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.mail.mime import Parsed
+from tests.mail.dovecot import Dovecot, Relay
+from tests.mail.gmail_double import GmailDouble
 
 ME = "me@example.com"
 

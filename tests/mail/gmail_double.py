@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from mail import discovery
-from mail.discovery import Method, Refused
-from mail.gmail_account import Account
+from tests.mail import discovery
+from tests.mail.discovery import Method, Refused
+from tests.mail.gmail_account import Account
 
 MODIFY = "https://www.googleapis.com/auth/gmail.modify"
 SEND = "https://www.googleapis.com/auth/gmail.send"

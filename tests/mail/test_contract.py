@@ -4,12 +4,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from mail.contract import ME, WORLDS, World
-from mail.letters import letter, outgoing
-from requirements import requirement
 
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent
+from tests.mail.contract import ME, WORLDS, World
+from tests.mail.letters import letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("mail:contract")]
 

@@ -11,10 +11,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import Home
-from mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
-from mail.letters import DATE, letter, outgoing
-from requirements import requirement
 
 from deskhand.config import load
 from deskhand.errors import (
@@ -31,6 +27,10 @@ from deskhand.errors import (
 )
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.gmail import GmailMailbox
+from tests.home import Home
+from tests.mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
+from tests.mail.letters import DATE, letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -508,7 +508,7 @@ class Terminal:
             "DESKHAND_GMAIL_API_ENDPOINT": self.gmail.origin,
         }
         command = [sys.executable, "-m", "deskhand", "mail", "login", "gmail", "--no-browser", *arguments]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment, **pipes) as login:
             url = next((line.strip() for line in login.stdout if "code_challenge" in line), None)
             if url is not None:

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
-from mail.letters import DATE, letter, outgoing
-from requirements import requirement
 
 from deskhand.config import load
 from deskhand.errors import (
@@ -24,6 +21,9 @@ from deskhand.errors import (
 )
 from deskhand.mail import Sent, Unclear
 from deskhand.mail.imap import ImapMailbox
+from tests.mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
+from tests.mail.letters import DATE, letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

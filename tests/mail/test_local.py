@@ -13,13 +13,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from mail.letters import DATE, letter, outgoing
-from requirements import requirement
 
 from deskhand.errors import BadConfig, InvalidInput, NotFound, SendFailed, Unavailable
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.local import Incoming, LocalMailbox
+from tests.home import Home
+from tests.mail.letters import DATE, letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 2, 24, 12, tzinfo=UTC)
@@ -164,7 +164,7 @@ import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from deskhand.mail.local import LocalMailbox
-from mail.letters import outgoing
+from tests.mail.letters import outgoing
 
 async def main():
     mailbox = LocalMailbox(Path(sys.argv[1]), "me@example.com", lambda: datetime(2026, 2, 24, tzinfo=UTC))
@@ -179,7 +179,7 @@ asyncio.run(main())
 
 def racer(file: Path, *tokens: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", RACE, str(file), *tokens]
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
     started = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, bufsize=1
     )

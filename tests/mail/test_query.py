@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand.errors import InvalidInput
 from deskhand.mail import query
 from deskhand.mail.query import AllOf, AnyOf, Anywhere, HasAttachment, HasLabel, HasMessageId, Not, Since, Text, Until
+from tests.requirements import requirement
 
 NOW = datetime(2026, 2, 24, 12, tzinfo=UTC)
 DAY = datetime(2026, 1, 31, tzinfo=UTC)

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from mail.dovecot import ADDRESS, PASSWORD, Dovecot, Relay
-from mail.gmail_double import GmailDouble
-from mail.letters import letter
-from requirements import requirement
+
+from tests.home import Home
+from tests.mail.dovecot import ADDRESS, PASSWORD, Dovecot, Relay
+from tests.mail.gmail_double import GmailDouble
+from tests.mail.letters import letter
+from tests.requirements import requirement
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ class Person:
     def __init__(self, home: Home, server: Dovecot, folder: Path, keyring: str) -> None:
         self.keyring = folder / "keyring.json"
         self.environment = home.environment | {
-            "PYTHONPATH": str(Path(__file__).parent.parent),
+            "PYTHONPATH": str(Path(__file__).parents[2]),
             "PYTHON_KEYRING_BACKEND": keyring,
             "FILE_KEYRING": str(self.keyring),
             "DESKHAND_MAIL": "imap",
@@ -49,7 +50,7 @@ class Person:
 
 @requirement("mail:secrets")
 def test_a_password_goes_into_the_keyring_and_nowhere_else(home: Home, server: Dovecot, tmp_path: Path) -> None:
-    person = Person(home, server, tmp_path, "mail.file_keyring.FileKeyring")
+    person = Person(home, server, tmp_path, "tests.mail.file_keyring.FileKeyring")
     assert person.runs("search").returncode == 6
 
     login = person.runs("login", "imap", types=f"{PASSWORD}\n")
@@ -65,7 +66,7 @@ def test_a_password_goes_into_the_keyring_and_nowhere_else(home: Home, server: D
 
 
 @requirement("mail:secrets")
-@pytest.mark.parametrize("keyring", ["keyring.backends.fail.Keyring", "mail.file_keyring.LockedKeyring"])
+@pytest.mark.parametrize("keyring", ["keyring.backends.fail.Keyring", "tests.mail.file_keyring.LockedKeyring"])
 def test_without_a_keyring_it_goes_into_an_announced_file_of_the_persons_own(
     home: Home, server: Dovecot, tmp_path: Path, keyring: str
 ) -> None:
@@ -83,7 +84,7 @@ def test_without_a_keyring_it_goes_into_an_announced_file_of_the_persons_own(
 
 @requirement("mail:secrets")
 def test_a_password_that_does_not_work_is_not_kept(home: Home, server: Dovecot, tmp_path: Path) -> None:
-    person = Person(home, server, tmp_path, "mail.file_keyring.FileKeyring")
+    person = Person(home, server, tmp_path, "tests.mail.file_keyring.FileKeyring")
 
     login = person.runs("login", "imap", types="wrong\n")
 

@@ -13,13 +13,13 @@ from aiosmtpd.smtp import SMTP, AuthResult
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from mail.dovecot import PASSWORD, TODAY, Dovecot, Process, free_port
-from mail.letters import letter, outgoing
-from requirements import requirement
 
 from deskhand.config import load
 from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail.imap import ImapMailbox
+from tests.mail.dovecot import PASSWORD, TODAY, Dovecot, Process, free_port
+from tests.mail.letters import letter, outgoing
+from tests.requirements import requirement
 
 pytestmark = [
     pytest.mark.anyio,
@@ -88,7 +88,11 @@ class Relay:
 
         class Encrypted(Controller):
             def factory(self) -> SMTP:
-                checks = {"authenticator": relay.knows, "auth_required": True, "auth_require_tls": bool(starttls)}
+                checks: dict[str, Any] = {
+                    "authenticator": relay.knows,
+                    "auth_required": True,
+                    "auth_require_tls": bool(starttls),
+                }
                 return SMTP(self.handler, tls_context=starttls, require_starttls=bool(starttls), **checks)
 
         implicit = None if starttls else self._context

@@ -13,14 +13,14 @@ from typing import Any
 
 import anyio
 import pytest
-from conftest import Home
 from mcp import Client, StdioServerParameters
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Changed
 from deskhand.servers.obsidian import obsidian_server
+from tests.home import Home
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 
@@ -103,8 +103,8 @@ async def test_disk_trouble_is_a_clear_error_and_changes_nothing(
     environment = home.environment | {"MCP_LOG_LEVEL": "ERROR"}
 
     async with Client(StdioServerParameters(command=strace, args=command, env=environment)) as client:
-        arguments = {"path": "a.md", "frontmatter": {"status": "new"}, "body": "new\n"}
-        result = await client.call_tool("write_note", arguments)
+        written = {"path": "a.md", "frontmatter": {"status": "new"}, "body": "new\n"}
+        result = await client.call_tool("write_note", written)
         alive = await client.call_tool("read_note", {"path": "a.md"})
 
     error = json.loads(result.content[0].text)

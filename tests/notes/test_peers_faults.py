@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.errors import Changed
+from tests.home import Home
+from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("notes:peers-faults")]
 

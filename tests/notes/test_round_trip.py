@@ -7,12 +7,12 @@ from typing import Any
 import anyio
 from hypothesis import given, settings
 from mcp import Client
-from requirements import requirement
-from test_frontmatter import bodies, exact, mappings
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.servers.obsidian import obsidian_server
+from tests.notes.test_frontmatter import bodies, exact, mappings
+from tests.requirements import requirement
 
 
 async def written_and_read(properties: dict[str, Any], body: str) -> list[Any]:

@@ -1,6 +1,6 @@
 """Mails that try to make the desk do something: visible, hidden, in headers, as approvals, in forged threads."""
 
-from mail.letters import letter
+from tests.mail.letters import letter
 
 EVIL = "mallory@evil.example"
 ORDERS = [

@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from conftest import Home
-from mail.letters import letter
-
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.mail import MailSummary
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
+from tests.home import Home
+from tests.mail.letters import letter
 
 RULES = """
 [[rule]]

@@ -4,15 +4,15 @@ import json
 from typing import Any
 
 import pytest
-from mail.letters import letter
 from mcp import Client
-from orchestrator.office import Office
-from requirements import requirement
 
 from deskhand.mail.local import Incoming
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.server import DeskServer
 from deskhand.servers.triage import triage_tools
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
 

@@ -7,15 +7,15 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from orchestrator.model_stub import GOOD, ModelStub
-from orchestrator.office import Office, question
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, InvalidInput, NotFound
 from deskhand.gate.cards import Card, Letter
 from deskhand.notes import frontmatter
+from tests.orchestrator.model_stub import GOOD, ModelStub
+from tests.orchestrator.office import Office, question
+from tests.requirements import requirement
 
 
 def at_the_desk(office: Office, work: Callable[[Desk], Awaitable[Any]], **variables: str) -> Any:

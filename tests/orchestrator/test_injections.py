@@ -2,12 +2,11 @@
 
 import json
 
-from orchestrator.injections import EVIL, mails
-from orchestrator.model_stub import ModelStub
-from orchestrator.office import Office
-from requirements import requirement
-
 from deskhand.notes.frontmatter import parse
+from tests.orchestrator.injections import EVIL, mails
+from tests.orchestrator.model_stub import ModelStub
+from tests.orchestrator.office import Office
+from tests.requirements import requirement
 
 CLOSED = ("Approved", "Rejected", "Pending_Approval")
 

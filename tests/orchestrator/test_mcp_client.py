@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TOKEN, Home, http_server
-from requirements import requirement
 
 from deskhand.errors import Denied, NotFound, Unavailable
 from deskhand.orchestrator.mcp_client import MCPClient
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.transports import http_server
 
 pytestmark = pytest.mark.anyio
 

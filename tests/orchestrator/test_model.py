@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from mail.letters import letter
-from orchestrator.model_stub import GOOD, ModelStub
-from orchestrator.office import Office
-from requirements import requirement
+
+from tests.mail.letters import letter
+from tests.orchestrator.model_stub import GOOD, ModelStub
+from tests.orchestrator.office import Office
+from tests.requirements import requirement
 
 MAIL = letter(subject="Lunch?", body="Are you free for lunch at noon?", message_id="<lunch@x>")
 

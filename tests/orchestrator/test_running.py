@@ -12,16 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from gate.site import Site
-from mail.dovecot import Dovecot, Relay
-from mail.gmail_double import Slow
-from mail.letters import letter
-from orchestrator.office import Office, ended, question
-from requirements import requirement
 
 from deskhand.gate import LEASE, NotApproved, Outcome
 from deskhand.gate.actions import SendEmail
+from tests.gate.site import Site
+from tests.home import Home
+from tests.mail.dovecot import Dovecot, Relay
+from tests.mail.gmail_double import Slow
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office, ended, question
+from tests.requirements import requirement
 
 
 def until(true: Callable[[], object], seconds: float = 60) -> float:

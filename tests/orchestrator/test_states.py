@@ -1,8 +1,8 @@
 """Each arrow of seed 000's state machine, on real files, through `deskhand orchestrate --once`."""
 
-from mail.letters import letter
-from orchestrator.office import Office, question
-from requirements import requirement
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office, question
+from tests.requirements import requirement
 
 
 @requirement("orchestrator:states")

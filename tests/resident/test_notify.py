@@ -8,9 +8,7 @@ from queue import Queue
 
 import anyio
 import pytest
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
@@ -18,6 +16,8 @@ from deskhand.errors import BadConfig
 from deskhand.resident import notify
 from deskhand.servers.email import email_server
 from deskhand.setup.messenger import messenger
+from tests.home import Home
+from tests.requirements import requirement
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")
 PACE = notify.Pace(gather=0.05, quiet=0.3, glance=0.05, rest=0.1)

@@ -15,14 +15,15 @@ from pathlib import Path
 import anyio
 import httpx2
 import pytest
-from conftest import Home, http_client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.resident import lock
 from deskhand.web.sessions import Session
+from tests.home import Home
+from tests.requirements import requirement
+from tests.transports import http_client
 
 DOORS = ("/mcp", "/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
 FOREIGN_TOKEN = "a-token-of-the-person's-own-desk"
@@ -178,7 +179,7 @@ async def test_a_second_start_says_where_the_first_one_runs(demo: Running) -> No
 async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(demo: Running) -> None:
     async with entered(demo) as person, at_the_desk(demo) as desk:
         key = next(iter(person.cookies.values()))
-        form = {"form_token": Session(key, desk.now(), desk.now()).form_token}
+        form = {"form_token": Session(key, desk.now()).form_token}
         assert (await person.get("/demo/arrive")).status_code == 405
         assert (await person.post("/demo/arrive")).status_code == 403
         assert (await person.post("/demo/arrive", data=form)).status_code == 303

@@ -5,25 +5,25 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.store import schema
-
-from .conftest import Account
+from tests.requirements import requirement
+from tests.setup.account import Account
 
 WRITER = """
 import sys
-from deskhand import audit
+from deskhand import audit, clock
 from deskhand.app import Desk
 from deskhand.config import load
 
@@ -118,7 +118,7 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
     assert account.deskhand("backup", file).code == 0
     untouched = sorted(path.name for path in account.folder.iterdir())
 
-    broken = {
+    broken: dict[str, Callable[[], bytes]] = {
         "cut off": lambda: file.read_bytes()[:5000],
         "no archive": lambda: b"hello",
         "a changed byte": lambda: file.read_bytes().replace(b"the key of this", b"the key of that"),
@@ -140,7 +140,7 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
     assert not (account.folder / "evil").exists()
 
 
-def rewritten(file: Path, change) -> bytes:
+def rewritten(file: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]) -> bytes:
     """The archive with its content changed and the manifest's digests made to fit."""
     with tarfile.open(file) as archive:
         content = {member.name: archive.extractfile(member).read() for member in archive.getmembers()}

@@ -2,11 +2,10 @@ import shutil
 import subprocess
 
 import pytest
-from requirements import requirement
 
 from deskhand.cli import parser
-
-from .conftest import Account
+from tests.requirements import requirement
+from tests.setup.account import Account
 
 ASKED = [
     ("deskhand ", {"mcp", "up", "doctor", "notes"}),

@@ -8,13 +8,13 @@ from typing import Any
 import anyio
 import httpx2
 from anyio.abc import SocketAttribute
-from conftest import Home
 from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.servers.tasks import tasks_server
 from deskhand.tasks.client import TasksClient
+from tests.home import Home
 
 
 @dataclass

@@ -1,11 +1,13 @@
 """Every field of every tool, with everything that is wrong: named, and never sent to the backend."""
 
-import pytest
-from conftest import Home
-from requirements import requirement
+from typing import Any
 
-from tasks.conftest import fields, refused
-from tasks.doubles import Recorder, backend_at
+import pytest
+
+from tests.home import Home
+from tests.requirements import requirement
+from tests.tasks.doubles import Recorder, backend_at
+from tests.tasks.service import fields, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -33,9 +35,9 @@ DATES = [
 ]
 PRIORITIES = ["low", "HIGH", "", "None", 1, True, [], {}, "\ud800"]
 
-TITLE = {"title": "fine"}
-TASK = {"task_id": 1}
-CASES = {
+TITLE: dict[str, Any] = {"title": "fine"}
+TASK: dict[str, Any] = {"task_id": 1}
+CASES: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {
     ("create_task", "title"): ({}, TITLES),
     ("create_task", "description"): (TITLE, [*TEXTS, "x" * 10_001]),
     ("create_task", "priority"): (TITLE, [*PRIORITIES, None]),

@@ -10,14 +10,14 @@ from dateutil.rrule import rrulestr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.errors import error_response
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tasks import invalid_arguments, more_tasks_tools, tasks_tools
 from deskhand.tasks import due, recurrence
-from tasks.conftest import fields, ok, refused
+from tests.requirements import requirement
+from tests.tasks.service import fields, ok, refused
 
 pytestmark = pytest.mark.anyio
 

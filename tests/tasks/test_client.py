@@ -1,11 +1,13 @@
 """The client of the backend: what it tries again, what it makes of failures."""
 
-import pytest
-from conftest import Home
-from requirements import requirement
+from typing import Any
 
-from tasks.conftest import ok, refused
-from tasks.doubles import Pauses, Recorder, backend_at
+import pytest
+
+from tests.home import Home
+from tests.requirements import requirement
+from tests.tasks.doubles import Pauses, Recorder, backend_at
+from tests.tasks.service import ok, refused
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +21,7 @@ class Flaky(Recorder):
         super().__init__(status, {"detail": "not now"})
         self.failures = failures
 
-    async def __call__(self, scope, receive, send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if len(self.requests) >= self.failures:
             self.status, self.answer = 200, EMPTY
         await super().__call__(scope, receive, send)

@@ -6,14 +6,14 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import Home
 from mcp import Client
-from requirements import requirement
 
 from deskhand import audit
 from deskhand.app import Desk
-from tasks.conftest import Service, ok, refused
-from tasks.doubles import Recorder, backend_at
+from tests.home import Home
+from tests.requirements import requirement
+from tests.tasks.doubles import Recorder, backend_at
+from tests.tasks.service import Service, ok, refused
 
 pytestmark = pytest.mark.anyio
 

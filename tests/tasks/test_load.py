@@ -8,16 +8,18 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
 import pytest
-from conftest import TOKEN, Home, http_server
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from requirements import requirement
 
-from tasks.conftest import Service, api_server, ok
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.tasks.service import Service, api_server, ok
+from tests.transports import http_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(600)]
 
@@ -118,7 +120,7 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
             base_url=rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}
         ) as http:
             titles: list[str] = []
-            cursor: dict[str, str] = {}
+            cursor: dict[str, Any] = {}
             while True:
                 page = (await http.get("/tasks", params={"limit": 200} | cursor, timeout=30)).json()
                 titles += [task["title"] for task in page["tasks"]]

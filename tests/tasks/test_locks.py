@@ -8,11 +8,11 @@ from zoneinfo import ZoneInfo
 
 import psycopg
 import pytest
-from requirements import requirement
 
 from deskhand.store import Store, Transaction, open_store
 from deskhand.tasks import calendars, rows, vtodo
 from deskhand.tasks.models import NewTask, TaskChanges, TaskFilter
+from tests.requirements import requirement
 
 NOW = "2026-11-15T10:00:00.000000Z"
 

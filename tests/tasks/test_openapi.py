@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import TOKEN
-from requirements import requirement
 
-from tasks.conftest import Service
+from tests.home import TOKEN
+from tests.requirements import requirement
+from tests.tasks.service import Service
 
 PHASES = ("examples,coverage,fuzzing", "examples,coverage,fuzzing,stateful")
 # A fresh If-Match is refused rightly with 412; what contradicts the tasks there are with 409.

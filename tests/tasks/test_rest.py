@@ -5,13 +5,14 @@ from pathlib import Path
 
 import httpx2
 import pytest
-from conftest import TOKEN, Home, http_server
 from dirty_equals import IsPartialDict
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from requirements import requirement
 
-from tasks.conftest import Service, api_server, ok, refused
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.tasks.service import Service, api_server, ok, refused
+from tests.transports import http_server
 
 pytestmark = pytest.mark.anyio
 

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from conftest import Home
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import BadConfig
+from tests.home import Home
+from tests.requirements import requirement
 
 SEED = {
     "SERVICE_AUTH_TOKEN": "from the file",

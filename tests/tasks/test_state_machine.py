@@ -7,15 +7,15 @@ import anyio
 import anyio.from_thread
 import httpx2
 import pytest
-from conftest import TOKEN
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
-from requirements import requirement
 
-from tasks.conftest import Service
+from tests.home import TOKEN
+from tests.requirements import requirement
+from tests.tasks.service import Service
 
 USERS = st.sampled_from(["first", "second"])
 DOORS = st.sampled_from(["rest", "mcp"])
@@ -61,7 +61,9 @@ class Doors:
                 assert json.loads(result.content[0].text)["error_type"] == "not_found_error", result
                 return "not found"
             return None if name == "delete" else result.structured_content
-        body = {"json": {"completed": True} if name == "complete" else fields} if name != "delete" else {}
+        body: dict[str, Any] = (
+            {"json": {"completed": True} if name == "complete" else fields} if name != "delete" else {}
+        )
         answer = self.rest.request(method, path.format(task_id), **body)
         if answer.status_code == 404:
             return "not found"

@@ -6,12 +6,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from conftest import TOKEN, Home
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from requirements import requirement
 
-from tasks.conftest import Service
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.tasks.service import Service
 
 pytestmark = pytest.mark.anyio
 

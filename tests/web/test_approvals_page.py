@@ -12,12 +12,7 @@ from urllib.parse import urljoin
 import anyio
 import httpx2
 import pytest
-from gate.site import Clock
-from mail.letters import letter
 from mcp import Client
-from orchestrator.office import Office
-from person import Person, served, signed_in
-from requirements import requirement
 
 from deskhand.app import Desk
 from deskhand.config import load
@@ -30,6 +25,11 @@ from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
 from deskhand.web.events import Events, state
 from deskhand.web.site import site
+from tests.gate.site import Clock
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office
+from tests.requirements import requirement
+from tests.web.person import Person, served, signed_in
 
 HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
 HOSTILE = (

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 import pytest
-from browser import chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
-from conftest import Home
-from mail.letters import letter
-from orchestrator.office import Office, ended
-from person import served
-from requirements import requirement
-from test_approvals_page import HELLO, HOSTILE, asked, drafted, sent, the_card
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.web.site import site
+from tests.home import Home
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office, ended
+from tests.requirements import requirement
+from tests.web.browser import chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.person import served
+from tests.web.test_approvals_page import HELLO, HOSTILE, asked, drafted, sent, the_card
 
 if TYPE_CHECKING:
     from playwright.async_api import Page

@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from requirements import requirement
 
 from deskhand import unseen
 from deskhand.web.visible import MOST_MARKS, lines, visible
+from tests.requirements import requirement
 
 
 @requirement("page:hostile")

@@ -1,8 +1,9 @@
 """The doors for assistants beside the page: every MCP server and the tasks REST, by bearer token alone."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -24,21 +25,23 @@ class Doors:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """For as long as the routes are served: MCP sessions live in here."""
+        """Keep the MCP sessions alive for as long as the block runs."""
         async with AsyncExitStack() as stack:
             for server in self.servers:
                 await stack.enter_async_context(server.session_manager.run())
             yield
 
 
-def doors(desk: Desk) -> Doors:
+def open_doors(desk: Desk) -> Doors:
+    """A route for each door; one whose part is not set up answers with what to set."""
     token = desk.token()
     made = Doors([], [])
     for kind in SERVERS.values():
         try:
             server = kind.make(desk, token, **_OPTIONS.get(kind.name, {}))
         except DeskError as error:
-            made.routes.append(Route(kind.path, _closed(error), methods=["GET", "POST", "DELETE"]))
+            answer = partial(_refuse, JSONResponse(mcp_error(error), 503))
+            made.routes.append(Route(kind.path, answer, methods=["GET", "POST", "DELETE"]))
         else:
             made.servers.append(server)
             # Not a Mount: that would answer under the path with a slash behind it only.
@@ -49,11 +52,6 @@ def doors(desk: Desk) -> Doors:
     return made
 
 
-def _closed(error: DeskError) -> Callable[[Request], Response]:
-    """A part that is not set up says what to set, and leaves the others alone."""
-
-    def answer(request: Request) -> Response:
-        del request
-        return JSONResponse(mcp_error(error), 503)
-
+def _refuse(answer: Response, request: Request) -> Response:
+    del request
     return answer

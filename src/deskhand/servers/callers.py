@@ -10,13 +10,13 @@ from pydantic import AnyHttpUrl
 
 from deskhand import tokens
 from deskhand.errors import OutOfScope
-from deskhand.tokens import Area, Kept
+from deskhand.tokens import Area, Token
 
 _DESK = "desk"
 """The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
 _TOKEN = "token:"  # noqa: S105 - a prefix
 
-Authenticate = Callable[[str], Awaitable[Kept | None]]
+Authenticate = Callable[[str], Awaitable[Token | None]]
 """Finds what is kept of a token that an assistant or a user shows."""
 
 

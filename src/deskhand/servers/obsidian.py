@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from deskhand.app import Desk
-from deskhand.notes.vault import MovedNote, NoteContent, NoteList
+from deskhand.notes.index import NoteList
+from deskhand.notes.vault import MovedNote, NoteContent
 from deskhand.servers.calls import recorder
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import READS, WRITES, DeskTool, tool

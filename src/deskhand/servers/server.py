@@ -15,6 +15,7 @@ import anyio
 from mcp.server.lowlevel.helper_types import ReadResourceContents
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.exceptions import ToolError, UnexpectedResourceError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
 from mcp.shared.exceptions import MCPError
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, InputRequiredResult, TextContent
 from mcp_types import Tool as MCPTool
@@ -51,7 +52,7 @@ class DeskServer(SDKServer):
     def __init__(
         self,
         name: str,
-        tools: Sequence[DeskTool],
+        tools: Sequence[Tool],
         *,
         instructions: str | None = None,
         error_form: Callable[[DeskError], dict[str, Any] | str] = mcp_error,
@@ -64,9 +65,7 @@ class DeskServer(SDKServer):
         **more: Any,
     ) -> None:
         """`area` is the part of the desk that all tools belong to, or that of each by its name."""
-        for each in tools:
-            demand_complete(each)
-        self._desk_tools = {each.name: each for each in tools}
+        self._desk_tools = {each.name: demand_complete(each) for each in tools}
         whole: Area | None = None
         if isinstance(area, str):
             whole = area
@@ -83,7 +82,7 @@ class DeskServer(SDKServer):
 
     def narrow(self, scopes: Iterable[str]) -> None:
         """Open no more than these scopes do, whoever comes."""
-        self._within = tokens.checked(scopes)
+        self._within = tokens.check_scopes(scopes)
 
     def demand(self, area: Area | None, *, writes: bool) -> None:
         """Refuse a caller without the scope for this part of the desk."""

@@ -46,13 +46,14 @@ def tool(
     return made
 
 
-def demand_complete(made: Tool) -> None:
-    """Refuse to serve a tool that was not made here, or that leaves a client guessing."""
+def demand_complete(made: Tool) -> DeskTool:
+    """The tool, if it was made here and leaves no client guessing."""
     hints = made.annotations.model_dump(exclude={"title"}).values() if made.annotations else [None]
     if not made.title or not made.description or None in hints:
         raise TypeError(f"tool {made.name} needs a title, a docstring and all four annotation hints")
     if not isinstance(made, DeskTool):
         raise TypeError(f"tool {made.name} is not strict; make it with deskhand.servers.tool")
+    return made
 
 
 def _hide_tool_result(fn: Callable[..., Any], recorded_by: RecordedBy) -> None:

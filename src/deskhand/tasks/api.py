@@ -166,7 +166,7 @@ class _Backend:
         request.state.user = user
 
     async def _owner(self, token: str, method: str) -> str | None:
-        found = await tokens.shown(self._store, token, self._now())
+        found = await tokens.authenticate(self._store, token, self._now())
         if found is None:
             return None
         writes = method != "GET"
