@@ -2,12 +2,10 @@
 
 import asyncio
 import logging
-import os
 import secrets
 import sys
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import clock
 from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdentity, NotFound, printable
+from deskhand.files import create_once
 
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
@@ -197,14 +196,7 @@ class Desk:
         file = self.settings.home / name
         self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not file.exists():
-            made = self.settings.home / f".{name}.{uuid.uuid4().hex}"
-            with open(made, "x", opener=_private) as opened:  # Path.open has no opener
-                opened.write(secrets.token_urlsafe(32))
-                opened.flush()
-                os.fsync(opened.fileno())
-            with suppress(FileExistsError):
-                os.link(made, file)
-            made.unlink()
+            create_once(file, secrets.token_urlsafe(32).encode())
         return file.read_text().strip()
 
     def token(self) -> str:
@@ -274,10 +266,6 @@ class Desk:
         for part in ("vault", "post", "person_post", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 _CONTENT = frozenset({"body", "frontmatter"})

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import sys
 import threading
 import webbrowser
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.parts import command, opened_desk
+from deskhand.files import open_private
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,11 +113,7 @@ def _log_file(home: "Path") -> "TextIO":
     if file.exists() and file.stat().st_size > LARGEST_LOG:
         file.replace(home / "desk.log.1")
     _say(f"the log is {file}")
-    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open(file, "a", encoding="utf-8", opener=open_private)  # Path.open has no opener
 
 
 def _listening(options: argparse.Namespace, settings: "Settings") -> "socket":

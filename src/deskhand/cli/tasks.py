@@ -2,14 +2,13 @@
 
 import argparse
 import json
-import os
 import sys
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.parts import command, group, opened_desk
 from deskhand.errors import BadConfig, InvalidInput
+from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -79,14 +78,8 @@ async def _asked(desk: "Desk", method: str, path: str, body: bytes | None) -> An
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Beside its place, then swapped in: an export that fails leaves the last one as it was."""
-    beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    """An export that fails leaves the last one as it was."""
     try:
-        with beside.open("xb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        beside.replace(file)
+        write_atomically(file, content, mode=None)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise InvalidInput(f"{file} cannot be written: {error.strerror}", hint="name another place") from error

@@ -23,6 +23,7 @@ from typing import IO, Any
 from deskhand import __version__, audit, clock
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
+from deskhand.files import open_private, temporary_beside
 from deskhand.store import open_store, schema
 
 FORM = 1
@@ -60,20 +61,21 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
         raise Exists(f"{file} is there already", hint="choose another name; a backup never replaces a file")
     if not settings.home.is_dir():
         raise NotFound(f"there is no desk in {settings.home}", hint="`deskhand init` sets one up")
-    handle, name = tempfile.mkstemp(dir=file.absolute().parent, prefix=f".{file.name}.")
     try:
-        with os.fdopen(handle, "wb") as opened, tempfile.TemporaryDirectory(dir=settings.home) as stage:
-            members = _write(opened, Path(stage), settings.home, source, now)
-            opened.flush()
-            os.fsync(opened.fileno())
-        entries = _proved(Path(name), settings.home)
-        os.link(name, file)
+        with temporary_beside(file) as made:
+            with (
+                open(made, "xb", opener=open_private) as opened,  # Path.open has no opener
+                tempfile.TemporaryDirectory(dir=settings.home) as stage,
+            ):
+                members = _write(opened, Path(stage), settings.home, source, now)
+                opened.flush()
+                os.fsync(opened.fileno())
+            entries = _proved(made, settings.home)
+            os.link(made, file)
     except FileExistsError:
         raise Exists(f"{file} is there already", hint="choose another name") from None
     except OSError as error:
         raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
-    finally:
-        Path(name).unlink(missing_ok=True)
     return Made(file, tuple(members), entries)
 
 
@@ -208,7 +210,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         raise Unreadable(f"the backup holds {member.name!r}, which is no plain file", hint="take another backup")
     place = stage.joinpath(*parts)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(place, "xb", opener=_private) as made:
+    with open(place, "xb", opener=open_private) as made:
         while piece := content.read(1 << 20):
             made.write(piece)
         made.flush()
@@ -304,7 +306,3 @@ def _remove(stage: Path) -> None:
 def _digest(path: Path) -> str:
     with path.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

@@ -2,14 +2,11 @@
 
 import os
 import stat
-import tempfile
 from datetime import datetime
 from pathlib import Path
 
 from deskhand.errors import Changed, Unavailable
-
-_NEW = 0o600
-"""A file that we make may hold a token or an address."""
+from deskhand.files import write_atomically
 
 
 def content(file: Path) -> bytes | None:
@@ -29,7 +26,10 @@ def rewrite(file: Path, data: bytes, seen: bytes | None) -> None:
         raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
-        _swap(place, data, _NEW if seen is None else stat.S_IMODE(place.stat().st_mode))
+        mode = 0o600  # a file that we make may hold a token or an address
+        if seen is not None:
+            mode = stat.S_IMODE(place.stat().st_mode)
+        write_atomically(place, data, mode)
     except OSError as error:
         raise Unavailable(f"cannot write {file}: {error.strerror}", hint="nothing was changed") from error
 
@@ -41,24 +41,5 @@ def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:
     stamp = f"{now:%Y%m%dT%H%M%S}"
     tried = (folder / f"{name}.{stamp}{f'-{more}' if more else ''}" for more in range(10_000))
     place = next(each for each in tried if not each.exists())
-    _swap(place, data, _NEW)
+    write_atomically(place, data)
     return place
-
-
-def _swap(place: Path, data: bytes, mode: int) -> None:
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-    try:
-        with os.fdopen(handle, "wb") as made:
-            os.fchmod(made.fileno(), mode)
-            made.write(data)
-            made.flush()
-            os.fsync(made.fileno())
-        Path(name).replace(place)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
