@@ -24,8 +24,9 @@ class MailboxLine(NamedTuple):
 
     @property
     def id(self) -> bytes | None:
-        found = _ID.search(self.raw)
-        return found[1] if found else None
+        for found in _ID.finditer(self.raw):
+            return found[1]
+        return None
 
     @property
     def is_blank(self) -> bool:
@@ -94,14 +95,16 @@ def state_of(fields: dict[str, Any]) -> AgentState | None:
     return AgentState(replace_halves(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
 
 
-def state_fields(entry: AgentState) -> dict[str, Any]:
+def state_fields(state: AgentState) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "recipient": entry.name,
-        "status": entry.status,
-        "updated_at": entry.updated_at,
-        "notified_at": entry.notified_at,
+        "recipient": state.name,
+        "status": state.status,
+        "updated_at": state.updated_at,
+        "notified_at": state.notified_at,
     }
-    return fields | ({"last_read_at": entry.last_read_at} if entry.last_read_at else {})
+    if state.last_read_at:
+        fields["last_read_at"] = state.last_read_at
+    return fields
 
 
 def unknown_fields(fields: dict[str, Any]) -> dict[str, Any]:
