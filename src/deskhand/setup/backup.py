@@ -61,21 +61,19 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
         raise Exists(f"{file} is there already", hint="choose another name; a backup never replaces a file")
     if not settings.home.is_dir():
         raise NotFound(f"there is no desk in {settings.home}", hint="`deskhand init` sets one up")
-    try:
-        with temporary_beside(file) as made:
-            with (
-                open(made, "xb", opener=open_private) as opened,  # Path.open has no opener
-                tempfile.TemporaryDirectory(dir=settings.home) as stage,
-            ):
+    with temporary_beside(file) as made:
+        made.touch(0o600)
+        try:
+            with made.open("wb") as opened, tempfile.TemporaryDirectory(dir=settings.home) as stage:
                 members = _write(opened, Path(stage), settings.home, source, now)
                 opened.flush()
                 os.fsync(opened.fileno())
             entries = _proved(made, settings.home)
             os.link(made, file)
-    except FileExistsError:
-        raise Exists(f"{file} is there already", hint="choose another name") from None
-    except OSError as error:
-        raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
+        except FileExistsError:
+            raise Exists(f"{file} is there already", hint="choose another name") from None
+        except OSError as error:
+            raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
     return Made(file, tuple(members), entries)
 
 
