@@ -75,7 +75,7 @@ def connect(request: pytest.FixtureRequest, terminal: Terminal, monkeypatch: pyt
     return connected
 
 
-@requirement("agents:seed")
+@requirement("agents:contract")
 async def test_two_agents_write_to_each_other(connect: Connect, terminal: Terminal) -> None:
     async with connect("a1") as one:
         assert await ask(one, "list-recipients") == {
@@ -94,7 +94,7 @@ async def test_two_agents_write_to_each_other(connect: Connect, terminal: Termin
     assert states == {"a1": "work", "a2": "ready"}
 
 
-@requirement("agents:seed")
+@requirement("agents:contract")
 async def test_the_texts_of_errors_are_the_existing_programs(connect: Connect, terminal: Terminal) -> None:
     terminal.open("hidden")
     (terminal.repository / ".agentmailignore").write_text("hidden\n")
@@ -128,7 +128,7 @@ async def bob(home: Home, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -
     desk.close()
 
 
-@requirement("agents:seed")
+@requirement("agents:contract")
 async def test_there_are_exactly_the_seeds_four_tools(bob: Desk) -> None:
     async with Client(agentmail_server(bob)) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}

@@ -5,8 +5,8 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
@@ -72,7 +72,7 @@ class Workplace:
 
 
 @pytest.fixture
-def place(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+def place(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     monkeypatch.setenv("TMUX_TMPDIR", terminal.environment["TMUX_TMPDIR"])
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setattr(mailman, "ENTER_SECONDS", 0.5)
@@ -102,7 +102,8 @@ def test_an_agent_with_mail_is_told_once_a_minute_until_it_reads(place: Workplac
 
 @requirement("agents:mailman")
 def test_states_decide_who_is_told(place: Workplace) -> None:
-    for name, status in (("busy", "work"), ("away", "offline"), ("idle", "ready")):
+    states: dict[str, Literal["work", "offline", "ready"]] = {"busy": "work", "away": "offline", "idle": "ready"}
+    for name, status in states.items():
         place.agent(name)
         place.room.set_status(name, status, timestamp(NOW))
         place.send(name)
@@ -233,7 +234,7 @@ def test_a_stale_pid_file_is_cleaned_up_and_a_signal_ends_with_code_0(terminal: 
     pid_file = terminal.repository / ".agentmail" / "mailman.pid"
     pid_file.parent.mkdir()
     pid_file.write_text(f"{os.getpid()}\n")  # alive, but no mailman
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(
         [AGENTMAIL, "mailman"], env=terminal.variables("a1"), cwd=terminal.repository, **pipes
     ) as running:

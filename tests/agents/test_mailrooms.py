@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -46,7 +47,7 @@ def room(make: Make) -> Mailroom:
     return make("room")
 
 
-def letter(number: int, to: str = "b", text: str = "hello", **more: object) -> AgentMessage:
+def letter(number: int, to: str = "b", text: str = "hello", **more: Any) -> AgentMessage:
     return AgentMessage(f"id{number:06}", "a", to, text, timestamp(NOW + number), **more)
 
 

@@ -16,7 +16,7 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.audit import Entry, entries
 from deskhand.config import load
-from deskhand.resident.doors import doors
+from deskhand.resident.doors import open_doors
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
 from tests.home import TOKEN
@@ -56,7 +56,7 @@ async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
     (tmp_path / "vault").mkdir()
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
     desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
-    made = doors(desk)
+    made = open_doors(desk)
     async with made.run(), served(site(desk, beside=made.routes)) as address:
         yield Place(desk, address)
     await desk.close_mailbox()
@@ -243,13 +243,14 @@ async def test_a_foreign_host_or_origin_reaches_no_door(place: Place) -> None:
 async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(place: Place) -> None:
     anns, mine = await place.token("ann's", user="ann"), await place.token("codex")
     owners = []
+    bob: Any = {"user_id": "bob"}
     for path in ("/mcp", "/tasks/mcp"):
         for token in (anns, mine, TOKEN):
             async with (
                 place.http(token, **{"X-User-ID": "bob"}) as http,
                 Client(streamable_http_client(f"{place.address}{path}", http_client=http)) as client,
             ):
-                named = await client.call_tool("create_task", {"title": "x"}, meta={"user_id": "bob"})
+                named = await client.call_tool("create_task", {"title": "x"}, meta=bob)
                 owners.append(named.structured_content["user_id"])
 
     assert owners == ["ann", "me", "bob"] * 2

@@ -7,6 +7,7 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from time import process_time
+from typing import Literal
 from urllib.parse import quote
 
 import httpx2
@@ -547,7 +548,8 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(world: World) -> N
     ]
     found: list[str] = []
     async with chromium() as browser:
-        for size, scheme in ((WIDE, "light"), (PHONE, "dark")):
+        looks: list[tuple[tuple[int, int], Literal["light", "dark"]]] = [(WIDE, "light"), (PHONE, "dark")]
+        for size, scheme in looks:
             async with quiet_page(browser, world.address, size=size, scheme=scheme) as page:
                 await sign_in(page, world.desk)
                 for path in paths:
