@@ -30,7 +30,7 @@ from deskhand.agents.lines import (
     state_of,
     unknown_fields,
 )
-from deskhand.agents.mail import NEVER, AgentMessage, AgentState, NotMarked, Status, instant
+from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant
 from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _CHUNK = 1 << 20
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-class FilesRoom:
+class FilesRoom(StateSetters):
     beyond_tmux = False
 
     def __init__(self, root: str) -> None:
@@ -113,18 +113,6 @@ class FilesRoom:
         with suppress(FileNotFoundError), self._lock(self._states) as fd:
             return [slot.entry for slot in self._slots(fd).values()]
         return []
-
-    def set_status(self, name: str, status: Status, now: str) -> None:
-        if status == "ready":
-            self._change(name, now, status=status, updated_at=now)
-        else:
-            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
-
-    def set_notified(self, name: str, now: str) -> None:
-        self._change(name, now, notified_at=now)
-
-    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
-        self._change(name, now, last_read_at=milliseconds)
 
     def remove_states(self, names: list[str]) -> None:
         with suppress(FileNotFoundError), self._lock(self._states) as fd:

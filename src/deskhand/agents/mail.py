@@ -3,7 +3,7 @@
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from deskhand.store import Bell
 
@@ -85,6 +85,26 @@ class Mailroom(Protocol):
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool: ...
 
     def close(self) -> None: ...
+
+
+class StateSetters:
+    """What every mailroom does alike: it sets a few fields of an agent's state."""
+
+    def set_status(self, name: str, status: Status, now: str) -> None:
+        if status == "ready":
+            self._change(name, now, status=status, updated_at=now)
+        else:
+            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
+
+    def set_notified(self, name: str, now: str) -> None:
+        self._change(name, now, notified_at=now)
+
+    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
+        self._change(name, now, last_read_at=milliseconds)
+
+    def _change(self, name: str, now: str, **changes: Any) -> None:
+        """Set these fields of the agent's state; make a ready one where there is none."""
+        raise NotImplementedError
 
 
 def timestamp(nanoseconds: int) -> str:

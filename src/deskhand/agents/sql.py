@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from deskhand.agents.mail import NEVER, AgentMessage, AgentState, Status, instant
+from deskhand.agents.mail import NEVER, AgentMessage, AgentState, StateSetters, instant
 from deskhand.errors import Unavailable
 from deskhand.store import Bell, Row, Store, Transaction
 
@@ -14,7 +14,7 @@ CHANNEL = "agent_mail"
 _COLUMNS = "id, sender, box, text, created_at, is_read"
 
 
-class SqlRoom:
+class SqlRoom(StateSetters):
     beyond_tmux = True
 
     def __init__(self, store: Store, room: str) -> None:
@@ -77,18 +77,6 @@ class SqlRoom:
         columns = "name, status, updated_at, notified_at, last_read_at"
         rows = self._rows(f"SELECT {columns} FROM agent_state WHERE room = ? ORDER BY name", self._room)
         return [AgentState(*row) for row in rows]
-
-    def set_status(self, name: str, status: Status, now: str) -> None:
-        if status == "ready":
-            self._change(name, now, status=status, updated_at=now)
-        else:
-            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
-
-    def set_notified(self, name: str, now: str) -> None:
-        self._change(name, now, notified_at=now)
-
-    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
-        self._change(name, now, last_read_at=milliseconds)
 
     def remove_states(self, names: list[str]) -> None:
         def remove(tx: Transaction) -> None:
