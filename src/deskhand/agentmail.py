@@ -1,7 +1,7 @@
 """The command `agentmail`, with the words, output and exit codes of the Go program of that name.
 
-A hook calls this after every step of an agent and nearly always for nothing. So what is heavy, and all that is not
-needed for saying "nothing", is imported where it is used. Flags are understood in any place.
+A hook calls this after every step of an agent and nearly always for nothing. So everything that is
+not needed for that answer is imported where it is used. Flags are understood in any place.
 """
 
 import os
@@ -81,7 +81,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _parse(command: str, arguments: list[str]) -> "tuple[Options, list[str]]":
-    """Flags, wherever they stand, and the other words."""
+    """The options and the other words of a command line; flags may stand anywhere."""
     known = _FLAGS.get(command, {}) | {"h": "help", "help": "help"}
     options: Options = {}
     words: list[str] = []
@@ -175,7 +175,7 @@ def _status(options: "Options", words: list[str]) -> int:
 
     def unless_nobody() -> int:
         # A hook of an agent outside tmux must not fail.
-        if _seat() is None:
+        if _identify() is None:
             return 0
         return _with_post(set_status)
 
@@ -235,8 +235,8 @@ def _cleanup(options: "Options", words: list[str]) -> int:
 
 
 def _windows() -> list[str] | None:
-    """The addresses in this session; None where nobody can tell who is gone."""
-    seat = _seat()
+    """The addresses of the windows in this tmux session; None outside tmux, where nobody can tell who is gone."""
+    seat = _identify()
     if not isinstance(seat, roster.InTmux):
         sys.stderr.write("Warning: not running in tmux session, skipping offline recipient check\n")
         return None
@@ -306,7 +306,7 @@ COMMANDS: "dict[str, Command]" = {
 }
 
 
-def _seat() -> roster.Roster | None:
+def _identify() -> roster.Roster | None:
     variables = environment.variables()
     return roster.identify(
         variables.get("TMUX"), variables.get("TMUX_PANE"), _option("agents.name", "DESKHAND_AGENT", "").strip()
@@ -318,13 +318,13 @@ def _nothing_waits() -> bool:
     try:
         if _option("agents.store", "DESKHAND_AGENTS_STORE", "files") != "files":
             return False
-        seat = _seat()
+        seat = _identify()
         root = paths.repository(os.getcwd())
         if seat is None or root is None:
             return True
         name = seat.me()
         if isinstance(seat, roster.Named):
-            paths.take_seat(root, name)
+            paths.register(root, name)
         return paths.surely_empty(root, name)
     except (OSError, ValueError, tmux.TmuxFailed):
         return True  # a hook never disturbs
@@ -343,7 +343,7 @@ def _with_post(
         if silent:
             logging.disable()
 
-        seat = _seat()
+        seat = _identify()
         if seat is None:
             raise NoIdentity(nobody, hint="or set DESKHAND_AGENT to this agent's name")
         post = Post(seat, os.getcwd(), _open_room, time.time_ns)

@@ -118,10 +118,10 @@ class Desk:
     def person_post(self) -> "Post":
         """The person's own way to the agents' mail: under a name that is no agent's."""
         from deskhand.agents.post import Post
-        from deskhand.agents.roster import Beside
+        from deskhand.agents.roster import Onlooker
         from deskhand.agents.tmux import PERSON
 
-        seat = Beside(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
+        seat = Onlooker(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
         return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
 
     def _nanoseconds(self) -> int:

@@ -34,7 +34,7 @@ class MailboxLine(NamedTuple):
 
     @property
     def is_surely_read(self) -> bool:
-        """Told without a parser: a whole line with one brace and the one flag set."""
+        """Whether the message is read, as far as that is certain without parsing: one brace, one flag, which is set."""
         raw = self.raw
         return raw.endswith(b"}\n") and raw.count(b"{") == 1 and [m[1] for m in FLAG.finditer(raw)] == [b"true"]
 
@@ -62,7 +62,7 @@ def encode_message(message: AgentMessage) -> bytes:
 
 
 def decode(raw: bytes) -> dict[str, Any] | None:
-    """The object on the line; None if there is none left."""
+    """The JSON object on the line, also where a crash tore its flag; None where there is none."""
     text = raw.strip(b"\0 \t\r\n")
     for candidate in (text, _TORN_FLAG.sub(b'"read_flag":false', text)):
         try:
@@ -108,7 +108,7 @@ def state_fields(state: AgentState) -> dict[str, Any]:
 
 
 def unknown_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """What some other program added; it is kept."""
+    """The fields that some other program added, which are kept."""
     known = {"recipient", "name", "status", "updated_at", "notified_at", "notified", "last_read_at"}
     return {key: value for key, value in fields.items() if key not in known}
 

@@ -48,7 +48,7 @@ class Mailroom(Protocol):
         """Append to the mailbox of `message.to`."""
 
     def merge(self, name: str, messages: list[AgentMessage]) -> int:
-        """Append those whose ids are not in the mailbox yet; how many that are."""
+        """Append those whose ids are not in the mailbox yet; returns how many."""
 
     def take(self, name: str) -> AgentMessage | None:
         """The oldest unread message, marked read: given to this caller and to nobody else."""
@@ -80,7 +80,7 @@ class Mailroom(Protocol):
     def remove_states(self, names: list[str]) -> None: ...
 
     def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
-        """Forget what was read and is older; how many messages that is."""
+        """Remove what was read and is older than that; returns how many messages."""
 
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool: ...
 
@@ -108,7 +108,7 @@ class StateSetters:
 
 
 def timestamp(nanoseconds: int) -> str:
-    """As Go prints a time: UTC, as many digits of the second as are not zero."""
+    """The time as Go prints it: UTC, without the zeros at the end of the second's fraction."""
     import time
 
     seconds, fraction = divmod(nanoseconds, 1_000_000_000)
