@@ -6,7 +6,7 @@ certainly done nothing.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,18 +28,22 @@ _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyL
 _BOUNDARY = "deskhand-batch"
 
 
-Parameters = tuple[tuple[str, str], ...]
+Parameters = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    method: str
     path: str
     """Below /gmail/v1/users/me/."""
-    query: Parameters = ()
+    query: Parameters = field(default_factory=dict)
     body: dict[str, Any] | None = None
+    """What is posted; a request without it only reads."""
     what: str = ""
     """What is asked for, for the error that says it is not there."""
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.body is None else "POST"
 
     @property
     def target(self) -> str:

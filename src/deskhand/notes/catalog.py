@@ -17,6 +17,7 @@ from hashlib import blake2b
 from pathlib import Path
 from sqlite3 import Connection
 from threading import Lock
+from typing import Literal
 
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter
@@ -227,16 +228,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
-def snapshot(db: Connection) -> Iterator[None]:
-    """One state of the index for a whole answer, whatever is filed meanwhile."""
-    db.execute("BEGIN")
-    yield
-    db.execute("COMMIT")
-
-
-@contextmanager
-def transaction(db: Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
+def transaction(db: Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE") -> Iterator[None]:
+    db.execute(f"BEGIN {kind}")
     try:
         yield
     except BaseException:

@@ -24,19 +24,19 @@ from deskhand.notes.watch import VaultWatch
 
 RESCAN_SECONDS = 5.0
 RESCAN_SHARE = 20
-"""A scan in the background comes after so many seconds, and not before so many times its own length."""
+"""A scan in the background comes after this many seconds, but not before this many times its own length."""
 FILED_AT_ONCE = 64
-"""What changed is filed before the question is answered, up to so many notes."""
+"""Up to this many changed notes are filed before the question is answered."""
 MOST_NAMED = 1000
 """With more reports than this, a scan is cheaper than looking at each."""
 BATCH_BYTES = 4_000_000
 DEAD_ALLOWED = 1000
-"""So many dead versions may lie in the text tables before all of it is made again."""
+"""How many dead versions may lie in the text tables before they are all made again."""
 PAUSE = 0.005
 GRACE = 0.05
 """The work in the background waits in steps of PAUSE while somebody asks, and for GRACE after the answer."""
 MANY = 1000
-"""So many texts filed in one go leave segments behind that are worth merging."""
+"""From this many texts on, filing leaves segments behind that are worth merging."""
 MERGED_PAGES = 100
 
 log = logging.getLogger(__name__)
@@ -88,7 +88,8 @@ class Upkeep:
     def view(self) -> Iterator[View]:
         with self._holding_back(), walk.open_root(self._root) as root, self._catalog.connection() as db:
             as_of = self._freshen(db, root)
-            with catalog.snapshot(db):
+            # One state of the index for the whole answer, whatever is filed meanwhile.
+            with catalog.transaction(db, "DEFERRED"):
                 yield View(db, root, as_of)
 
     def touch(self, paths: set[str]) -> None:
