@@ -3,6 +3,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -33,7 +34,7 @@ def entry(**changes: object) -> audit.Entry:
 def store(url: str) -> Iterator[Store]:
     store = open_store(url)
     for number in range(5):
-        store.write_sync(lambda tx, number=number: audit.append(tx, entry(correlation_id=str(number))))
+        store.write_sync(partial(audit.append, entry=entry(correlation_id=str(number))))
     yield store
     store.close()
 
@@ -139,7 +140,7 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
         for number in range(count)
     ]
     for each in made:
-        store.write_sync(lambda tx, each=each: audit.append(tx, each))
+        store.write_sync(partial(audit.append, entry=each))
     return made
 
 
@@ -164,7 +165,7 @@ def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        page = store.write_sync(lambda tx, before=before: audit.find(tx, wanted, before=before, limit=4, budget=30))
+        page = store.write_sync(partial(audit.find, wanted=wanted, before=before, limit=4, budget=30))
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 

@@ -160,7 +160,7 @@ async def test_the_text_of_a_crash_stays_in_the_log(caplog: pytest.LogCaptureFix
     assert error["error"] == "internal_error"
     assert "hunter2" not in json.dumps(error)
     (record,) = [record for record in caplog.records if record.message == "crash"]
-    assert record.reference == error["details"]["reference"]
+    assert record.__dict__["reference"] == error["details"]["reference"]
     assert "hunter2" in str(record.exc_info)
 
 

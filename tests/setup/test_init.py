@@ -39,7 +39,7 @@ def test_every_option_is_in_the_file_with_its_sentence_and_its_default(account: 
 
     # Each line that is now a comment may be put in force as it stands, where it has a default.
     uncommented = "\n".join(
-        line.removeprefix("# ") if line.endswith(("= 10", "= 3600", '= "seed"', "= false")) else line
+        line.removeprefix("# ") if line.endswith(("= 10", "= 3600", '= "any"', "= false")) else line
         for line in text.splitlines()
     )
     (account.home / "config.toml").write_text(uncommented)

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
@@ -130,7 +131,7 @@ async def test_wrong_links_do_not_fill_the_record(desk: Desk, address: str) -> N
 async def test_a_form_of_no_session_or_a_foreign_page_has_no_effect(desk: Desk, address: str) -> None:
     async with signed_in(desk, address) as person, signed_in(desk, address) as other:
         token, foreign = await form_token(person, desk), await form_token(other, desk)
-        port = httpx2.URL(address).port
+        port = httpx2.URL(address).port or 80
 
         async def leave(given: str = token, **headers: str) -> int:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -179,7 +180,7 @@ async def test_a_form_that_is_too_large_is_refused(desk: Desk, address: str) -> 
     async with signed_in(desk, address) as person:
         token = await form_token(person, desk)
         fields = "&".join(f"f{number}=1" for number in range(600))
-        parts = {"form_token": (None, token), "file": ("a.txt", b"a file")}
+        parts: dict[str, Any] = {"form_token": (None, token), "file": ("a.txt", b"a file")}
         huge = await person.http.post("/leave", content=f"form_token={token}&a={'x' * FORM_BYTES}", headers=form)
         many = await person.http.post("/leave", content=f"form_token={token}&{fields}", headers=form)
         file = await person.http.post("/leave", files=parts)

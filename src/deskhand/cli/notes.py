@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand.cli.command import command, end_progress, group, opened_desk, plain, show_progress
 
 if TYPE_CHECKING:
-    from deskhand.notes.vault import NoteList
+    from deskhand.notes.index import NoteList
 
 
 def add_to(commands: Any) -> None:

@@ -8,7 +8,7 @@ from deskhand.cli.command import command, group, opened_desk, tell
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from deskhand.tokens import Kept
+    from deskhand.tokens import Token
 
 SCOPES = "mail, notes, tasks or agents, with :read or :write (write includes read; mail:write may propose mail)"
 
@@ -40,26 +40,26 @@ def _create(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
         create = partial(tokens.create, name=name, now=desk.now(), user=user, scopes=scopes)
         token = desk.store.write_sync(create)
-    tell(options, {"name": name, "user_id": user, "scopes": tokens.checked(scopes), "token": token}, token)
+    tell(options, {"name": name, "user_id": user, "scopes": tokens.check_scopes(scopes), "token": token}, token)
 
 
 def _list(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
     with opened_desk() as desk:
-        found = desk.store.write_sync(tokens.kept)
+        found = desk.store.write_sync(tokens.list_tokens)
     for each in found:
         tell(options, _fields(each), _line(each))
     if not found and not options.json:
         print("there are no tokens")
 
 
-def _fields(token: "Kept") -> dict[str, Any]:
+def _fields(token: "Token") -> dict[str, Any]:
     used = token.used and token.used.isoformat()
     return token._asdict() | {"created": token.created.isoformat(), "used": used}
 
 
-def _line(token: "Kept") -> str:
+def _line(token: "Token") -> str:
     used = "never used"
     if token.used:
         used = f"last used {token.used:%Y-%m-%d %H:%M}"

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand.agents.mail import Message, timestamp
+from deskhand.agents.mail import AgentMessage, timestamp
 from deskhand.app import Desk
 from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
@@ -120,7 +120,7 @@ def _add_agents(desk: Desk, agents: dict[str, Any]) -> None:
         room.set_status(agent["name"], agent["status"], _stamp(now))
     for each in agents["message"]:
         at = now - timedelta(minutes=each["minutes_ago"])
-        room.put(Message(uuid.uuid4().hex[:8], each["from"], each["to"], each["text"], _stamp(at)))
+        room.append(AgentMessage(uuid.uuid4().hex[:8], each["from"], each["to"], each["text"], _stamp(at)))
 
 
 def _stamp(at: datetime) -> str:

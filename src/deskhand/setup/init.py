@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
-from deskhand.config import OPTIONS, Option, Settings, is_secret, load, sentence, shown
+from deskhand.config import OPTIONS, Option, Settings, display, is_secret, load, sentence
 from deskhand.environment import flat
 from deskhand.errors import BadConfig, FieldProblem, InvalidInput
 from deskhand.mail.addresses import recipient
@@ -297,8 +297,8 @@ def _display(key: str, value: Any) -> str | None:
     """The value for the terminal, a secret masked."""
     secrets = {option.key for name, option in OPTIONS.items() if is_secret(name)}
     if key in secrets and isinstance(value, str):
-        return shown(SecretStr(value))
-    return shown(value)
+        return display(SecretStr(value))
+    return display(value)
 
 
 def _toml(value: Any) -> str:

@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.agents import tmux
-from deskhand.agents.mail import Message, instant
+from deskhand.agents.mail import AgentMessage, instant
 from deskhand.agents.post import Post
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput, NotFound
@@ -46,7 +46,7 @@ class Thread:
 
     one: str
     other: str
-    last: Message
+    last: AgentMessage
     count: int = 0
     unread: int = 0
 
@@ -132,18 +132,18 @@ async def _read(request: Request, form: FormData) -> Response:
     return RedirectResponse("/agents?done=read", 303)
 
 
-def _messages(post: Post) -> list[Message]:
+def _messages(post: Post) -> list[AgentMessage]:
     """Everything in all mailboxes, oldest first."""
     room = post.mailroom
     found = (replace(message, to=name) for name in room.mailboxes() for message in room.messages(name))
     return sorted(found, key=_age)
 
 
-def _age(message: Message) -> tuple[int, str]:
+def _age(message: AgentMessage) -> tuple[int, str]:
     return instant(message.created_at) or 0, message.id
 
 
-def _threads(messages: Iterable[Message]) -> list[Thread]:
+def _threads(messages: Iterable[AgentMessage]) -> list[Thread]:
     """By pair, the one written to last first; `messages` begin with the oldest."""
     found: dict[tuple[str, str], Thread] = {}
     for message in messages:
@@ -161,11 +161,11 @@ def _agents(desk: Desk, post: Post) -> list[Agent]:
     room = post.mailroom
     try:
         here = {window.address for window in post.roster.windows()}
-    except tmux.Failed:
+    except tmux.TmuxFailed:
         here = set()  # the session that the desk was started in has ended
     statuses: dict[str, str | None] = {}
-    seen = room.registered()
-    for entry in room.entries():
+    seen = room.registrations()
+    for entry in room.states():
         statuses[entry.name] = entry.status
         latest = max(instant(entry.updated_at) or 0, entry.last_read_at * 1_000_000)
         seen[entry.name] = max(seen.get(entry.name, 0), latest)

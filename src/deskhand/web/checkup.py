@@ -48,7 +48,7 @@ async def _checkup(request: Request) -> Response:
     desk = desk_of(request)
     own = request.state.session
     signed_in = await desk.store.read(partial(sessions.signed_in, own=own, now=desk.now()))
-    kept = await desk.store.read(tokens.kept)
+    kept = await desk.store.read(tokens.list_tokens)
     return render(
         request,
         "checkup.html",

@@ -103,7 +103,7 @@ def _resolve(vault: Vault, name: str, holder: str) -> str | None:
             return vault.read(path).path
         except DeskError:
             continue  # not there, or no path of this vault: the name alone may still mean a note
-    return next(iter(vault.named(posixpath.basename(name).removesuffix(".md"))), None)
+    return next(iter(vault.paths_named(posixpath.basename(name).removesuffix(".md"))), None)
 
 
 def _value(value: Any) -> str:
