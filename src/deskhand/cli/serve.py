@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -102,16 +101,14 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
 
 def _log_file(home: "Path") -> "TextIO":
     """Where the parts log to: a file beside the database, since the terminal is the person's."""
+    from deskhand.setup.files import private
+
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
     if file.exists() and file.stat().st_size > LARGEST_LOG:
         file.replace(home / "desk.log.1")
     _say(f"the log is {file}")
-    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open(file, "a", encoding="utf-8", opener=private)  # Path.open has no opener
 
 
 async def _run(
