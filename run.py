@@ -86,7 +86,7 @@ def extras():
 
     options = {}
     with contextlib.suppress(ValueError):  # a file that cannot be read is the desk's to complain about
-        options = environment.written(environment.config_file(os.environ))
+        options = environment.read_config(environment.config_file(os.environ))
     database = os.environ.get("DESKHAND_DATABASE_URL") or options.get("database_url")
     if str(database).startswith("postgres"):
         yield "postgresql"

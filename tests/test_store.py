@@ -264,7 +264,7 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
             connection.execute(line)
     store = open_store(url)
     try:
-        kept = await tokens.shown(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
+        kept = await tokens.authenticate(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
         recipients = store.write_sync(lambda tx: tx.all("SELECT recipient, state FROM actions"))
         days = store.write_sync(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
         drafts = store.write_sync(lambda tx: tx.all("SELECT id, drafted_by FROM drafts"))

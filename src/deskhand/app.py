@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deskhand.store import Store, Transaction
     from deskhand.tasks.client import TasksClient
     from deskhand.tasks.deeds import Deed
-    from deskhand.tokens import Kept
+    from deskhand.tokens import Token
 
 
 log = logging.getLogger("deskhand.desk")
@@ -90,11 +90,11 @@ class Desk:
         parameters = {"user_id": deed.user, **deed.parameters}
         audit.append(tx, self._entry(deed.actor, deed.action, deed.target, parameters, deed.error, deed.milliseconds))
 
-    async def shown(self, token: str) -> "Kept | None":
+    async def shown(self, token: str) -> "Token | None":
         """Whose token somebody shows at a door, where it is one of an assistant or a user."""
         from deskhand import tokens
 
-        return await tokens.shown(self.store, token, self.now())
+        return await tokens.authenticate(self.store, token, self.now())
 
     def _service_token(self) -> str:
         if self.settings.service_auth_token is None:
@@ -108,9 +108,9 @@ class Desk:
     def post(self) -> "Post":
         """This agent's way to its mail."""
         from deskhand.agents.post import Post
-        from deskhand.agents.roster import seated
+        from deskhand.agents.roster import identify
 
-        seat = seated(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
+        seat = identify(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
             raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
         return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)

@@ -12,7 +12,7 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message
+from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.servers import DeskServer
@@ -90,7 +90,7 @@ async def test_two_agents_write_to_each_other(connect: Connect, terminal: Termin
         assert list(got) == ["from", "id", "message"]
         assert await ask(two, "receive") == {"status": "No unread messages"}
 
-    states = {entry.name: entry.status for entry in FilesRoom(str(terminal.repository)).entries()}
+    states = {entry.name: entry.status for entry in FilesRoom(str(terminal.repository)).states()}
     assert states == {"a1": "work", "a2": "ready"}
 
 
@@ -153,7 +153,7 @@ async def test_there_are_exactly_the_seeds_four_tools(bob: Desk) -> None:
 async def test_forty_pipelined_receives_give_forty_distinct_messages(terminal: Terminal) -> None:
     room = FilesRoom(str(terminal.repository))
     for number in range(40):
-        room.put(Message(f"id{number:06}", "a1", "a2", f"text {number}"))
+        room.append(AgentMessage(f"id{number:06}", "a1", "a2", f"text {number}"))
     lines = [INITIALIZE, *(call(number, "receive", "{}") for number in range(2, 42))]
 
     command = [sys.executable, "-m", "deskhand", "mcp", "agentmail"]

@@ -31,7 +31,7 @@ def composed(**changes: Any) -> bytes:
 
 def full(**changes: Any) -> FullMessage:
     read = mime.parse(letter())
-    summary = read.summary(id="m1", thread_id="t1", date=DATE, labels=())
+    summary = read.summary("m1", "t1", DATE, read.snippet, ())
     mail = read.full(replace(summary, **{key: changes.pop(key) for key in ("sender", "to") if key in changes}))
     return replace(mail, **changes)
 

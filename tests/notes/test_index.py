@@ -17,7 +17,7 @@ import pytest
 from deskhand.errors import InvalidInput, Unavailable, Unreadable
 from deskhand.notes import frontmatter
 from deskhand.notes.catalog import TEXT_TABLES
-from deskhand.notes.index import Index, Page
+from deskhand.notes.index import Index, NoteList
 from tests.requirements import requirement
 
 Open = Callable[..., Index]
@@ -152,12 +152,12 @@ def tiers(held: dict[str, str], query: str) -> tuple[set[str], set[str]]:
     return first, {path for path, text in held.items() if all(word in text for word in whole.split())} - first
 
 
-def all_pages(ask: Callable[[str | None], Page]) -> list[str]:
+def all_pages(ask: Callable[[str | None], NoteList]) -> list[str]:
     found: list[str] = []
     cursor = None
     while True:
         page = ask(cursor)
-        found += [hit.path for hit in page.hits]
+        found += [hit.path for hit in page.notes]
         assert (page.total is None) == (page.next_cursor is None)
         assert page.total is None or page.total > len(found)
         if (cursor := page.next_cursor) is None:
@@ -324,7 +324,7 @@ def test_links_hard_links_and_dot_names_are_never_shown(vault: Path, tmp_path: P
     os.mkfifo(vault / "pipe.md")
     index = open_index()
     assert searched(index, "needle") == ["shown.md"]
-    assert [hit.path for hit in index.list("", None, 50, None).hits] == ["shown.md"]
+    assert [hit.path for hit in index.list("", None, 50, None).notes] == ["shown.md"]
 
 
 def test_a_folder_swapped_for_a_link_after_indexing_shows_nothing(
@@ -343,7 +343,7 @@ def test_a_folder_swapped_for_a_link_after_indexing_shows_nothing(
 
 def test_the_snippet_is_the_surroundings_of_the_match_in_the_original_text(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", f"---\nt: x\n---\n{'before ' * 20}\n\n  The  NEEDLE\there {'after ' * 20}")
-    (hit,) = open_index().search("needle", 5, None).hits
+    (hit,) = open_index().search("needle", 5, None).notes
     assert hit.snippet is not None
     assert "before The NEEDLE here after" in hit.snippet
     assert hit.snippet.startswith("…")
@@ -367,7 +367,7 @@ def test_the_snippet_is_the_name_or_value_when_only_that_matches(
     write(vault, "b.md", "---\nstatus: Waiting for Ann\n---\nx")
     write(vault, "c.md", "ßßßß ﬁ e\u0301\nNeedle İ")
     write(vault, "d.md", "---\n- listed\n---\n")
-    (hit,) = open_index().search(query, 5, None).hits
+    (hit,) = open_index().search(query, 5, None).notes
     assert hit.snippet == snippet
 
 
@@ -413,7 +413,7 @@ def test_a_filter_compares_values_and_items_regardless_of_case(vault: Path, open
     index = open_index()
 
     def listed(key: str, value: str, folder: str = "") -> list[str]:
-        return [hit.path for hit in index.list(folder, (key, value), 50, None).hits]
+        return [hit.path for hit in index.list(folder, (key, value), 50, None).notes]
 
     assert listed("status", "DONE") == ["a.md", "b/b.md"]
     assert listed("tags", "straße") == ["a.md"]
@@ -476,7 +476,7 @@ def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index:
     (vault / "renamed/new.md").unlink()
     fresh_index.touch("renamed/new.md")
     assert searched(fresh_index, "noodle") == []
-    assert [hit.path for hit in fresh_index.list("", None, 5, None).hits] == ["renamed/first.md"]
+    assert [hit.path for hit in fresh_index.list("", None, 5, None).notes] == ["renamed/first.md"]
 
 
 def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault: Path, open_index: Open) -> None:
@@ -493,7 +493,7 @@ def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(vaul
     write(vault, "a.md", "needle")
     index = open_index()
     assert searched(index, "needle") == ["a.md"]
-    with index._upkeep._catalog.connected() as db:
+    with index._upkeep._catalog.connection() as db:
         # As if the file had been indexed just before a write within the same tick of the clock.
         db.execute("UPDATE note SET digest = x'00' WHERE racy")
         db.execute("UPDATE text SET folded = 'older'")
@@ -580,7 +580,7 @@ def test_an_index_of_another_version_is_made_anew(vault: Path, open_index: Open)
     write(vault, "a.md", "needle")
     index = open_index()
     index.build()
-    with index._upkeep._catalog.connected() as db:
+    with index._upkeep._catalog.connection() as db:
         db.execute("PRAGMA user_version = 999")
     index.close()
     assert searched(open_index(), "needle") == ["a.md"]
@@ -594,7 +594,7 @@ def test_dead_versions_are_swept_out(vault: Path, open_index: Open, monkeypatch:
     for number in range(20):
         write(vault, "a.md", f"version {number}")
         assert searched(index, f"version {number}") == ["a.md"]
-    with index._upkeep._catalog.connected() as db:
+    with index._upkeep._catalog.connection() as db:
         assert db.execute("SELECT versions FROM state").fetchone()[0] < 12
     assert searched(index, "needle") == ["b.md"]
 

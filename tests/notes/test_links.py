@@ -1,7 +1,7 @@
 import pytest
 from mcp import Client
 
-from deskhand.notes.links import Move, relinked
+from deskhand.notes.links import Move, relink
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -34,20 +34,20 @@ RENAMED = Move("Projects/Old name.md", "Archive/New name.md", old_name_is_unique
     ],
 )
 def test_a_link_follows_in_the_form_in_which_it_was_written(before: str, after: str) -> None:
-    assert relinked(before, "Index.md", RENAMED) == after
+    assert relink(before, "Index.md", RENAMED) == after
 
 
 def test_a_relative_link_follows_from_where_it_stands() -> None:
-    assert relinked("[x](Old%20name.md)", "Projects/Index.md", RENAMED) == "[x](../Archive/New%20name.md)"
-    assert relinked("[x](../Projects/Old%20name.md)", "Deep/Index.md", RENAMED) == "[x](../Archive/New%20name.md)"
+    assert relink("[x](Old%20name.md)", "Projects/Index.md", RENAMED) == "[x](../Archive/New%20name.md)"
+    assert relink("[x](../Projects/Old%20name.md)", "Deep/Index.md", RENAMED) == "[x](../Archive/New%20name.md)"
 
 
 def test_a_bare_name_that_two_notes_share_is_left_alone_or_made_exact() -> None:
     shared = Move("a/x.md", "b/x.md", old_name_is_unique=False, new_name_is_unique=False)
     taken = Move("a/x.md", "b/y.md", old_name_is_unique=True, new_name_is_unique=False)
 
-    assert relinked("[[x]] [[a/x]]", "i.md", shared) == "[[x]] [[b/x]]"
-    assert relinked("[[x]]", "i.md", taken) == "[[b/y]]"
+    assert relink("[[x]] [[a/x]]", "i.md", shared) == "[[x]] [[b/x]]"
+    assert relink("[[x]]", "i.md", taken) == "[[b/y]]"
 
 
 @requirement("notes:links-follow")

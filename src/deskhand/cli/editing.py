@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic_core import PydanticCustomError
 
 from deskhand import environment
-from deskhand.cli.parts import plain
+from deskhand.cli.command import plain
 from deskhand.clock import MORNING
 from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card, Letter

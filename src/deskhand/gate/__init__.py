@@ -398,7 +398,7 @@ class Gate:
     async def _hand_written(self, action: Action) -> tuple[list[Found], list[Found]]:
         """The person's own files that cover this mail, and those that did so once and are used up."""
         files = await asyncio.to_thread(self._covering, action)
-        found = files if self._settings.approvals == "seed" else await self._store.read(lambda tx: _blessed(tx, files))
+        found = files if self._settings.approvals == "any" else await self._store.read(lambda tx: _blessed(tx, files))
         used = await self._store.read(lambda tx: [each for each in found if ledger.was_used(tx, each.content)])
         return [each for each in found if each not in used], used
 

@@ -33,11 +33,10 @@ class MailSummary:
     labels: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class FullMessage:
-    """A mail as a reader sees it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MailContent:
+    """What a reader sees of a mail beyond its summary."""
 
-    summary: MailSummary
     cc: str
     reply_to: str
     message_id: str
@@ -48,8 +47,13 @@ class FullMessage:
     warnings: tuple[str, ...]
     """What a reader should know: hidden text removed (how much), links that show another host, text that was cut."""
     attachments: tuple[Attachment, ...]
-    list_mail: bool = False
+    list_mail: bool
     """A mailing list, a newsletter or a machine says that it sent this to many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullMessage(MailContent):
+    summary: MailSummary
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,8 +75,7 @@ def _without_comments(source: str) -> str:
         return source
     kept: list[str] = []
     depth = 0
-    quoted = False
-    escaped = False
+    quoted = escaped = False
     for char in source:
         if not escaped and char == '"' and not depth:
             quoted = not quoted
@@ -106,14 +105,8 @@ def recipient(given: str) -> str:
 
 
 def _bad_address(given: str) -> InvalidInput:
-    shown = printable("".join(map(_escape_unprintable, given)))
+    shown = printable("".join(char if char.isprintable() else ascii(char)[1:-1] for char in given))
     return InvalidInput(
         f"Invalid email address format: {shown}",
         fields=[FieldProblem("to", "is not one bare address", shown, "write it as name@example.org")],
     )
-
-
-def _escape_unprintable(char: str) -> str:
-    if char.isprintable():
-        return char
-    return char.encode("unicode_escape").decode()

@@ -33,9 +33,7 @@ def decode(data: bytes, label: str | None) -> str:
 
 def without_surrogates(text: str) -> str:
     """The text without half characters, which no encoder takes."""
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _codec(label: str | None) -> str | None:

@@ -37,10 +37,8 @@ def recall(home: Path, name: str) -> str | None:
     from keyring.errors import KeyringError
 
     keyring = _keyring()
-    if keyring is None:
-        return None
     try:
-        return keyring.get_password(SERVICE, _user(home, name))
+        return keyring.get_password(SERVICE, _user(home, name)) if keyring else None
     except KeyringError:
         return None
 
@@ -65,9 +63,7 @@ def _keyring() -> "KeyringBackend | None":
     from keyring.backends.fail import Keyring
 
     backend = keyring.get_keyring()
-    if isinstance(backend, Keyring):
-        return None
-    return backend
+    return None if isinstance(backend, Keyring) else backend
 
 
 def _file(home: Path, name: str) -> Path:

@@ -8,9 +8,10 @@ import base64
 import html
 import random
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 import httpx2
@@ -20,12 +21,12 @@ from deskhand.config import Settings
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, mime
 from deskhand.mail.google_auth import GoogleAuth
-from deskhand.mail.google_http import Answer, GmailApi, NoAnswer, Request, refusal, succeeded
+from deskhand.mail.google_http import Answer, GmailApi, NoAnswer, Parameters, Request, body_of, refusal
 
 LABELS = Request("GET", "labels", (("fields", "labels(id,name)"),))
 MOST_CACHED = 5000
-LOOKED_THROUGH = 100
-"""How many sent mails are searched for one whose fate is unclear."""
+SENT_SEARCHED = 100
+"""How many sent mails are looked through for one whose fate is unclear."""
 
 _ONCE = "once:"
 """Begins the token where only gmail.send was granted: no draft, one attempt, and an unclear answer stays unclear."""
@@ -62,38 +63,34 @@ class GmailMailbox:
         ids = await self._ids(limit, (("q", query),) if query.strip() else ())
         if not ids:
             return []
-        requests = [LABELS, *(self._summary_request(message_id) for message_id in ids)]
-        labels, *answers = await self._api.read_many(requests)
-        names = _names(succeeded(labels, LABELS))
-        found = []
-        for request, answer in zip(requests[1:], answers, strict=True):
-            if isinstance(answer, Answer) and answer.status == 404:
-                continue  # gone between the list and the look at it
-            found.append(self._message(succeeded(answer, request), names))
-        return found
+        labels, *mails = await self._read_present([LABELS, *map(self._summary_request, ids)])
+        names = _label_names(labels)
+        return [self._summary(mail, names) for mail in mails]
 
     async def get(self, message_id: str) -> FullMessage:
         request = Request("GET", _path("messages", message_id), (("format", "raw"),), what=f"mail {message_id}")
         data, names = await self._with_labels(request)
         parsed = mime.parse(base64.urlsafe_b64decode(data["raw"] + "=="))
-        return parsed.full(self._message(data, names, parsed))
+        return parsed.full(self._summary(data, names, parsed))
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
         query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", f"messages({_SUMMARY})"))
         request = Request("GET", _path("threads", thread_id), query, what=f"thread {thread_id}")
         data, names = await self._with_labels(request)
-        return sorted((self._message(each, names) for each in data["messages"]), key=lambda message: message.date)
+        return sorted((self._summary(each, names) for each in data["messages"]), key=attrgetter("date"))
 
     async def move(self, message_id: str, label: str) -> None:
         added = await self._label_id(message_id, label)
-        await self._modify(message_id, addLabelIds=[added], removeLabelIds=[] if added == "INBOX" else ["INBOX"])
+        removed = {"INBOX"} - {added}
+        await self._modify(message_id, addLabelIds=[added], removeLabelIds=[*removed])
 
     async def add_label(self, message_id: str, label: str) -> None:
         await self._modify(message_id, addLabelIds=[await self._label_id(message_id, label)])
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
         body = {"message": _wire(raw, thread_id)}
-        return str((await self._write(Request("POST", "drafts", body=body, what=f"thread {thread_id}")))["id"])
+        draft = await self._write(Request("POST", "drafts", body=body, what=f"thread {thread_id}"))
+        return str(draft["id"])
 
     async def prepare(self, mail: Outgoing) -> str:
         try:
@@ -126,7 +123,7 @@ class GmailMailbox:
         try:
             await self._api.read(Request("GET", _path("drafts", token), (("format", "minimal"), ("fields", "id"))))
         except NotFound:
-            return await self._sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
+            return await self._find_sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
         return NotSent(token)
 
     async def position(self) -> str:
@@ -138,17 +135,14 @@ class GmailMailbox:
         if not cursor.isdecimal():
             return None
         ids: dict[str, None] = {}
-        page: tuple[tuple[str, str], ...] = ()
         asked = (("startHistoryId", cursor), ("historyTypes", "messageAdded"), ("labelId", "INBOX"), _HISTORY)
-        while True:
-            try:
-                answer = await self._api.read(Request("GET", "history", (*asked, *page)))
-            except NotFound:
-                return None
-            ids |= dict.fromkeys(_added(answer))
-            if "nextPageToken" not in answer:
-                return Arrived(tuple(ids), str(answer["historyId"]))
-            page = (("pageToken", str(answer["nextPageToken"])),)
+        try:
+            async for answer in self._pages("history", asked):
+                ids |= dict.fromkeys(_ids_added(answer))
+                cursor = str(answer["historyId"])
+        except NotFound:
+            return None
+        return Arrived(tuple(ids), cursor)
 
     async def wait(self, cursor: str, seconds: float) -> None:
         """Gmail rings only through a public address of one's own, which a desk does not have."""
@@ -158,38 +152,50 @@ class GmailMailbox:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def _ids(self, limit: int, query: tuple[tuple[str, str], ...]) -> list[str]:
-        ids: list[str] = []
-        page: tuple[tuple[str, str], ...] = ()
-        while len(ids) < limit:
-            most = ("maxResults", str(min(limit - len(ids), _PAGE)))
-            fields = ("fields", "messages(id),nextPageToken")
-            answer = await self._api.read(Request("GET", "messages", (*query, most, fields, *page)))
-            ids += [str(each["id"]) for each in answer.get("messages", ())]
+    async def _pages(self, path: str, query: Parameters) -> AsyncIterator[dict[str, Any]]:
+        page: Parameters = ()
+        while True:
+            answer = await self._api.read(Request("GET", path, (*query, *page)))
+            yield answer
             if "nextPageToken" not in answer:
-                break
+                return
             page = (("pageToken", str(answer["nextPageToken"])),)
+
+    async def _ids(self, limit: int, query: Parameters) -> list[str]:
+        ids: list[str] = []
+        page = (("maxResults", str(min(limit, _PAGE))), ("fields", "messages(id),nextPageToken"))
+        async for answer in self._pages("messages", (*query, *page)):
+            ids += [str(each["id"]) for each in answer.get("messages", ())]
+            if len(ids) >= limit:
+                break
         return ids[:limit]
 
+    async def _read_present(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
+        """The answers, without those to what is gone since it was listed."""
+        bodies = []
+        for request, answer in zip(requests, await self._api.read_many(requests), strict=True):
+            if not isinstance(answer, Answer) or answer.status != 404:
+                bodies.append(body_of(answer, request))
+        return bodies
+
     def _summary_request(self, message_id: str) -> Request:
+        query: Parameters = (("format", "metadata"), *_headers(*_SHOWN), ("fields", _SUMMARY))
         if message_id in self._known:
-            query: tuple[tuple[str, str], ...] = (("format", "minimal"), ("fields", "id,labelIds"))
-        else:
-            query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", _SUMMARY))
+            query = (("format", "minimal"), ("fields", "id,labelIds"))
         return Request("GET", _path("messages", message_id), query, what=f"mail {message_id}")
 
-    def _message(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> MailSummary:
+    def _summary(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> MailSummary:
         labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
         if data["id"] not in self._known:
             if len(self._known) >= MOST_CACHED:
                 self._known.pop(next(iter(self._known)))
-            self._known[data["id"]] = _fixed(data, parsed or mime.parse(_header_bytes(data)))
+            self._known[data["id"]] = _without_labels(data, parsed or mime.parse(_header_bytes(data)))
         return replace(self._known[data["id"]], labels=labels)
 
     async def _with_labels(self, request: Request) -> tuple[dict[str, Any], dict[str, str]]:
         """A read and the labels' names, in one round trip."""
         answer, labels = await self._api.read_many([request, LABELS])
-        return succeeded(answer, request), _names(succeeded(labels, LABELS))
+        return body_of(answer, request), _label_names(body_of(labels, LABELS))
 
     async def _label_id(self, message_id: str, label: str) -> str:
         """The id of a label, made where it is missing, but only for a mail that is there."""
@@ -210,34 +216,30 @@ class GmailMailbox:
         await self._write(Request("POST", path, (("fields", "id"),), change, what=f"mail {message_id}"))
 
     async def _write(self, request: Request) -> dict[str, Any]:
-        return succeeded(await self._api.once(request), request)
+        return body_of(await self._api.once(request), request)
 
-    async def _sent(self, mail: Outgoing) -> Sent | None:
+    async def _find_sent(self, mail: Outgoing) -> Sent | None:
         """Our mail among the sent ones, by the header that names its action: Gmail rewrites Message-ID."""
         # The label lists a mail at once, the search index moments later; the index finds it among many.
         for query in ((), (("q", f"to:{mail.recipients[0]}"),)):
-            ids = await self._ids(LOOKED_THROUGH, (("labelIds", "SENT"), *query))
+            ids = await self._ids(SENT_SEARCHED, (("labelIds", "SENT"), *query))
             fields = ("fields", "id,threadId,payload/headers")
-            metadata = (("format", "metadata"), *_headers("X-Deskhand-Action"), fields)
-            requests = [Request("GET", _path("messages", each), metadata) for each in ids]
-            for request, answer in zip(requests, await self._api.read_many(requests), strict=True):
-                if isinstance(answer, Answer) and answer.status == 404:
-                    continue
-                data = succeeded(answer, request)
-                if any(header["value"] == mail.action_id for header in data.get("payload", {}).get("headers", ())):
+            metadata = (("format", "metadata"), *_headers(mime.ACTION_HEADER), fields)
+            for data in await self._read_present([Request("GET", _path("messages", each), metadata) for each in ids]):
+                if any(header["value"] == mail.action_id for header in _header_list(data)):
                     return Sent(str(data["id"]), str(data["threadId"]))
         return None
 
 
 def _send_failure(failure: Answer | NoAnswer, request: Request) -> DeskError:
     match failure:
-        case NoAnswer(reached=False):
+        case NoAnswer(may_have_arrived=False):
             return SendFailed("Gmail cannot be reached; nothing was sent")
         case NoAnswer():
             return OutcomeUnknown("Gmail's answer was lost")
         case Answer(status=400 | 413):
             return SendFailed(f"Gmail refuses the mail: {failure.message}", status=failure.status)
-        case Answer() if failure.limited or failure.status in (401, 403):
+        case Answer() if failure.wants_fewer or failure.status in (401, 403):
             return refusal(failure, request)
         case Answer(status=404):
             return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
@@ -245,8 +247,8 @@ def _send_failure(failure: Answer | NoAnswer, request: Request) -> DeskError:
             return OutcomeUnknown(f"Gmail may or may not have sent it: {failure.message}", status=failure.status)
 
 
-def _added(answer: dict[str, Any]) -> list[str]:
-    """Drafts and sent mails are added too, and what was deleted meanwhile has no labels any more."""
+def _ids_added(answer: dict[str, Any]) -> list[str]:
+    """What came into the inbox. Drafts and sent mails are added too; what was deleted meanwhile has no labels."""
     messages = [each["message"] for record in answer.get("history", ()) for each in record.get("messagesAdded", ())]
     return [str(message["id"]) for message in messages if "INBOX" in message.get("labelIds", ())]
 
@@ -263,19 +265,25 @@ def _headers(*names: str) -> tuple[tuple[str, str], ...]:
 
 def _wire(raw: bytes, thread_id: str | None) -> dict[str, str]:
     message = {"raw": base64.urlsafe_b64encode(raw).decode()}
-    return message if thread_id is None else message | {"threadId": thread_id}
+    if thread_id is not None:
+        message["threadId"] = thread_id
+    return message
 
 
-def _names(labels: dict[str, Any]) -> dict[str, str]:
+def _label_names(labels: dict[str, Any]) -> dict[str, str]:
     return {str(label["id"]): str(label["name"]) for label in labels.get("labels", ())}
 
 
+def _header_list(data: dict[str, Any]) -> list[dict[str, str]]:
+    return list(data.get("payload", {}).get("headers", ()))
+
+
 def _header_bytes(data: dict[str, Any]) -> bytes:
-    headers = data.get("payload", {}).get("headers", ())
-    return "".join(f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers).encode()
+    lines = (f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in _header_list(data))
+    return "".join(lines).encode()
 
 
-def _fixed(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:
-    date = datetime.fromtimestamp(int(data["internalDate"]) / 1000, UTC)
-    summary = parsed.summary(id=str(data["id"]), thread_id=str(data["threadId"]), date=date, labels=())
-    return replace(summary, snippet=html.unescape(data.get("snippet", "")))
+def _without_labels(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:
+    date = clock.from_ms(int(data["internalDate"]))
+    snippet = html.unescape(data.get("snippet", ""))
+    return parsed.summary(str(data["id"]), str(data["threadId"]), date, snippet, labels=())

@@ -4,6 +4,7 @@ import base64
 import json
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -39,8 +40,11 @@ class AuthorizedUser(BaseModel):
     expiry: datetime | None = None
 
     def fresh(self, now: datetime) -> str | None:
-        expiry = self.expiry and (self.expiry if self.expiry.tzinfo else self.expiry.replace(tzinfo=UTC))
-        return self.token if expiry is None or expiry > now else None
+        """The token, while it has not expired."""
+        if self.expiry is None:
+            return self.token
+        expiry = self.expiry if self.expiry.tzinfo else self.expiry.replace(tzinfo=UTC)
+        return self.token if expiry > now else None
 
 
 class InstalledClient(BaseModel):
@@ -59,64 +63,56 @@ class GoogleAuth:
         self._settings = settings
         self._http = http
         self._now = now
-        self._user: AuthorizedUser | None = None
         self._bearer: str | None = None
         self._lock = anyio.Lock()
 
     async def bearer(self) -> str:
         async with self._lock:
             if self._bearer is None:
-                self._user = stored(self._settings)
-                self._bearer = self._user.fresh(self._now()) or await self._renew(self._user)
+                user = load_user(self._settings)
+                self._bearer = user.fresh(self._now()) or await self._ask_for_bearer(user)
             return self._bearer
 
-    async def renewed(self, stale: str) -> str:
+    async def renew(self, stale: str) -> str:
         """Another bearer than `stale`, which was refused."""
         async with self._lock:
             if self._bearer == stale or self._bearer is None:
                 # Another process of this desk, or a new sign-in, may have replaced it meanwhile.
-                self._user = stored(self._settings)
-                self._bearer = await self._renew(self._user)
+                self._bearer = await self._ask_for_bearer(load_user(self._settings))
             return self._bearer
 
-    async def _renew(self, user: AuthorizedUser) -> str:
+    async def _ask_for_bearer(self, user: AuthorizedUser) -> str:
         if not user.refresh_token:
             raise _sign_in_again("Gmail's token has expired and cannot be renewed")
-        answer = await _token_request(
-            self._http,
-            user.token_uri,
-            grant_type="refresh_token",
-            client_id=user.client_id,
-            client_secret=user.client_secret,
-            refresh_token=user.refresh_token,
-        )
+        proof = {"client_id": user.client_id, "client_secret": user.client_secret, "refresh_token": user.refresh_token}
+        answer = await _token_request(self._http, user.token_uri, grant_type="refresh_token", **proof)
         rotated = answer.get("refresh_token")
         if rotated and rotated != user.refresh_token:
-            _store(self._settings, user.model_copy(update={"refresh_token": rotated, "token": None, "expiry": None}))
+            _save(self._settings, user.model_copy(update={"refresh_token": rotated, "token": None, "expiry": None}))
         return str(answer["access_token"])
 
 
-def stored(settings: Settings) -> AuthorizedUser:
+def load_user(settings: Settings) -> AuthorizedUser:
     """What a sign-in left, or the file that DESKHAND_GMAIL_CREDENTIALS names."""
     file = settings.gmail_credentials
     try:
-        text = credentials.recall(settings.home, _NAME) if file is None else file.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8") if file else credentials.recall(settings.home, _NAME)
     except (OSError, UnicodeError) as error:
-        raise AuthRequired(f"Gmail's credentials cannot be read: {file}", hint=f"run `{LOGIN}`") from error
+        raise _sign_in_again(f"Gmail's credentials cannot be read: {file}") from error
     if text is None:
-        raise AuthRequired("nobody has signed in to Gmail at this desk", hint=f"run `{LOGIN}`")
+        raise _sign_in_again("nobody has signed in to Gmail at this desk")
     try:
         return AuthorizedUser.model_validate_json(text)
     except ValidationError as error:
         # Not chained: the error would carry the secrets into the log.
         missing = ", ".join(sorted({str(item["loc"][0]) for item in error.errors() if item["loc"]}))
         raise AuthRequired(
-            "Gmail's credentials are not an authorized-user JSON" + (f": {missing}" if missing else ""),
+            f"Gmail's credentials are not an authorized-user JSON: {missing}".rstrip(": "),
             hint=f"run `{LOGIN}`, or correct DESKHAND_GMAIL_CREDENTIALS",
         ) from None
 
 
-def _store(settings: Settings, user: AuthorizedUser) -> str:
+def _save(settings: Settings, user: AuthorizedUser) -> str:
     text = user.model_dump_json(exclude_none=True)
     if settings.gmail_credentials is None:
         return credentials.keep(settings.home, _NAME, text)
@@ -133,14 +129,13 @@ async def _token_request(http: httpx2.AsyncClient, uri: str, **form: str) -> dic
         raise Unavailable("Google's sign-in cannot be reached") from error
     if answer.status_code >= 500 or answer.status_code == 429:
         raise Unavailable(f"Google's sign-in answers {answer.status_code}")
-    try:
+    body: dict[str, Any] = {}
+    with suppress(ValueError):
         body = answer.json()
-    except ValueError:
-        body = {}
     if answer.status_code != 200 or "access_token" not in body:
         reason = str(body.get("error", answer.status_code))
         raise _sign_in_again(f"Google no longer accepts this sign-in ({reason})", reason=reason)
-    return dict(body)
+    return body
 
 
 def _sign_in_again(message: str, **details: Any) -> AuthRequired:
@@ -186,7 +181,7 @@ def installed_client(file: Path) -> InstalledClient:
 def known_client(settings: Settings) -> InstalledClient:
     """The client of the sign-in before, so that a revoked one is renewed by the same short command."""
     try:
-        return InstalledClient.model_validate(stored(settings).model_dump())
+        return InstalledClient.model_validate(load_user(settings).model_dump())
     except AuthRequired:
         raise BadConfig(
             "the first sign-in needs your OAuth client at Google",
@@ -200,20 +195,14 @@ def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], 
         redirect = f"http://127.0.0.1:{landing.server_port}"
         consent = Consent(client, redirect, secrets.token_urlsafe(24), secrets.token_urlsafe(64))
         visit(consent.url)
-        code = _code(landing, consent)
+        code = _wait_for_code(landing, consent)
+
+    proof = {"client_id": client.client_id, "client_secret": client.client_secret, "code": code}
+    proof |= {"code_verifier": consent.verifier, "redirect_uri": redirect}
 
     async def exchange() -> dict[str, Any]:
         async with httpx2.AsyncClient(timeout=30) as http:
-            return await _token_request(
-                http,
-                client.token_uri,
-                grant_type="authorization_code",
-                client_id=client.client_id,
-                client_secret=client.client_secret,
-                code=code,
-                code_verifier=consent.verifier,
-                redirect_uri=redirect,
-            )
+            return await _token_request(http, client.token_uri, grant_type="authorization_code", **proof)
 
     answer = anyio.run(exchange)
     if SCOPE not in str(answer.get("scope", SCOPE)).split():
@@ -221,7 +210,7 @@ def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], 
     if not answer.get("refresh_token"):
         raise AuthRequired("Google gave no lasting token", hint=f"remove the desk's access there, then `{LOGIN}`")
     user = AuthorizedUser.model_validate(client.model_dump() | {"refresh_token": answer["refresh_token"]})
-    return _store(settings, user)
+    return _save(settings, user)
 
 
 class _Landing(HTTPServer):
@@ -239,24 +228,27 @@ class _Page(BaseHTTPRequestHandler):
     timeout = 5  # browsers open connections that they never use
 
     def do_GET(self) -> None:
-        found = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-        self.send_response(200 if "state" in found else 404)
+        answer = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
+        if "state" not in answer:  # a favicon is asked for as well
+            self.send_error(404)
+            return
+        self.server.answer = answer
+        self.send_response(200)
         self.send_header("Content-Type", "text/plain; charset=utf-8")
         self.end_headers()
-        if "state" in found:  # a favicon is asked for as well
-            self.server.answer = found
-            self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
+        self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
 
     def log_message(self, *_: object) -> None:
         """The request line holds the code."""
 
 
-def _code(landing: _Landing, consent: Consent) -> str:
+def _wait_for_code(landing: _Landing, consent: Consent) -> str:
     while landing.answer is None:
         landing.handle_request()
     answer = landing.answer
     if not secrets.compare_digest(answer["state"].encode(), consent.state.encode()):
         raise AuthRequired("the answer in the browser belongs to another sign-in", hint=f"run `{LOGIN}` again")
     if "code" not in answer:
-        raise AuthRequired(f"Google said no: {answer.get('error', 'without a reason')}", hint=f"run `{LOGIN}` again")
+        why = answer.get("error", "without a reason")
+        raise AuthRequired(f"Google said no: {why}", hint=f"run `{LOGIN}` again")
     return answer["code"]

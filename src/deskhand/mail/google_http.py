@@ -7,6 +7,7 @@ certainly done nothing.
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +28,15 @@ _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyL
 _BOUNDARY = "deskhand-batch"
 
 
+Parameters = tuple[tuple[str, str], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     method: str
     path: str
     """Below /gmail/v1/users/me/."""
-    query: tuple[tuple[str, str], ...] = ()
+    query: Parameters = ()
     body: dict[str, Any] | None = None
     what: str = ""
     """What is asked for, for the error that says it is not there."""
@@ -53,19 +57,18 @@ class Answer:
         match self.body:
             case {"error": {"errors": [{"reason": str(reason)}, *_]}}:
                 return reason
-            case _:
-                return ""
+        return ""
 
     @property
     def message(self) -> str:
         match self.body:
             case {"error": {"message": str(message)}}:
                 return message
-            case _:
-                return f"HTTP status {self.status}"
+        return f"HTTP status {self.status}"
 
     @property
-    def limited(self) -> bool:
+    def wants_fewer(self) -> bool:
+        """Gmail refuses because too much was asked of it."""
         return self.status == 429 or (self.status == 403 and self.reason in _RATE_REASONS)
 
 
@@ -77,8 +80,8 @@ class NoAnswer:
     retry_after: float | None = None
 
     @property
-    def reached(self) -> bool:
-        """Whether Gmail may have got the request."""
+    def may_have_arrived(self) -> bool:
+        """Gmail may have got the request all the same."""
         return not isinstance(self.error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
 
 
@@ -99,7 +102,7 @@ class GmailApi:
 
     async def read(self, request: Request) -> dict[str, Any]:
         (answer,) = await self.read_many([request])
-        return succeeded(answer, request)
+        return body_of(answer, request)
 
     async def read_many(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
         """Each request's answer; what may pass is tried again, each on its own."""
@@ -112,8 +115,8 @@ class GmailApi:
             if wait > LONGEST_WAIT:
                 break
             await self._sleep(wait)
-            renewed = await self._exchange([requests[place] for place in again])
-            for place, answer in zip(again, renewed, strict=True):
+            newer = await self._exchange([requests[place] for place in again])
+            for place, answer in zip(again, newer, strict=True):
                 answers[place] = answer
         return answers
 
@@ -130,25 +133,24 @@ class GmailApi:
         answers = await self._ask_all(requests, bearer)
         refused = [place for place, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 401]
         if refused:
-            bearer = await self._auth.renewed(bearer)
-            repeated = await self._ask_all([requests[place] for place in refused], bearer)
-            for place, answer in zip(refused, repeated, strict=True):
+            bearer = await self._auth.renew(bearer)
+            newer = await self._ask_all([requests[place] for place in refused], bearer)
+            for place, answer in zip(refused, newer, strict=True):
                 answers[place] = answer
         return answers
 
     async def _ask_all(self, requests: Sequence[Request], bearer: str) -> list[Answer | NoAnswer]:
         if len(requests) == 1:
             return [await self._ask(requests[0], bearer)]
-        groups = [requests[start : start + PARTS] for start in range(0, len(requests), PARTS)]
-        answered: list[list[Answer | NoAnswer]] = [[] for _ in groups]
+        answers: dict[int, list[Answer | NoAnswer]] = {}
 
-        async def ask(place: int, group: Sequence[Request]) -> None:
-            answered[place] = await self._ask_batch(group, bearer)
+        async def ask(start: int) -> None:
+            answers[start] = await self._ask_batch(requests[start : start + PARTS], bearer)
 
         async with anyio.create_task_group() as tasks:
-            for place, group in enumerate(groups):
-                tasks.start_soon(ask, place, group)
-        return [answer for group in answered for answer in group]
+            for start in range(0, len(requests), PARTS):
+                tasks.start_soon(ask, start)
+        return [answer for start in sorted(answers) for answer in answers[start]]
 
     async def _ask(self, request: Request, bearer: str) -> Answer | NoAnswer:
         try:
@@ -163,10 +165,8 @@ class GmailApi:
         return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
 
     async def _ask_batch(self, requests: Sequence[Request], bearer: str) -> list[Answer | NoAnswer]:
-        headers = {
-            "Authorization": f"Bearer {bearer}",
-            "Content-Type": f"multipart/mixed; boundary={_BOUNDARY}",
-        }
+        kind = f"multipart/mixed; boundary={_BOUNDARY}"
+        headers = {"Authorization": f"Bearer {bearer}", "Content-Type": kind}
         url = f"{self._origin}/batch/gmail/v1"
         try:
             answer = await self._http.post(url, content=_batch_body(requests), headers=headers)
@@ -180,25 +180,21 @@ class GmailApi:
         return [parts.get(place, missing) for place in range(len(requests))]
 
 
-def succeeded(answer: Answer | NoAnswer, request: Request) -> dict[str, Any]:
+def body_of(answer: Answer | NoAnswer, request: Request) -> dict[str, Any]:
     """The body of a success; any failure is raised as what it means."""
     match answer:
-        case NoAnswer():
-            raise unanswered(answer)
+        case NoAnswer(error=httpx2.TimeoutException()):
+            raise TimedOut("Gmail does not answer in time")
+        case NoAnswer(error=error):
+            raise Unavailable("Gmail cannot be reached", reason=type(error).__name__)
         case Answer(status=status, body=body) if 200 <= status < 300:
             return body
         case Answer():
             raise refusal(answer, request)
 
 
-def unanswered(lost: NoAnswer) -> Unavailable:
-    if isinstance(lost.error, httpx2.TimeoutException):
-        return TimedOut("Gmail does not answer in time")
-    return Unavailable("Gmail cannot be reached", reason=type(lost.error).__name__)
-
-
 def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - one line a status
-    if answer.limited:
+    if answer.wants_fewer:
         return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
     match answer.status:
         case 401:
@@ -217,45 +213,35 @@ def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - o
 
 
 def _may_pass(answer: Answer | NoAnswer) -> bool:
-    match answer:
-        case NoAnswer():
-            return True
-        case Answer():
-            return answer.limited or answer.status >= 500
+    return isinstance(answer, NoAnswer) or answer.wants_fewer or answer.status >= 500
 
 
 def _answer(status: int, retry_after: str | None, content: bytes) -> Answer:
-    try:
+    body: Any = None
+    with suppress(ValueError):
         body = json.loads(content)
-    except ValueError:
-        body = {}
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     return Answer(status, body if isinstance(body, dict) else {}, seconds)
 
 
 def _batch_body(requests: Sequence[Request]) -> bytes:
-    lines: list[str] = []
+    parts: list[str] = []
     for place, request in enumerate(requests):
-        lines += [
-            f"--{_BOUNDARY}",
-            "Content-Type: application/http",
-            f"Content-ID: <{place}>",
-            "",
-            f"{request.method} {request.target} HTTP/1.1",
-            "",
-            "",
-        ]
-    return "\r\n".join([*lines, f"--{_BOUNDARY}--", ""]).encode("ascii")
+        envelope = f"--{_BOUNDARY}\r\nContent-Type: application/http\r\nContent-ID: <{place}>\r\n\r\n"
+        parts.append(f"{envelope}{request.method} {request.target} HTTP/1.1\r\n\r\n\r\n")
+    return f"{''.join(parts)}--{_BOUNDARY}--\r\n".encode("ascii")
 
 
 def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, Answer]]:
     """Each part answers the request whose Content-ID it repeats, in any order."""
     boundary = re.search(r'boundary="?([^";\s]+)', content_type)
-    for part in content.split(f"--{boundary[1]}".encode())[1:] if boundary else ():
+    if boundary is None:
+        return
+    for part in content.split(f"--{boundary[1]}".encode())[1:]:
         envelope, _, answer = part.partition(b"\r\n\r\n")
         head, _, body = answer.partition(b"\r\n\r\n")
         place = re.search(rb"(?im)^content-id: *<?[^\r\n]*?(\d+)>?\r?$", envelope)
         status = re.match(rb"HTTP/\S+ (\d{3})", head)
-        wait = re.search(rb"(?im)^retry-after: *(\d+)", head)
+        waits = re.findall(rb"(?im)^retry-after: *(\d+)", head) or [b""]
         if place and status:
-            yield int(place[1]), _answer(int(status[1]), wait[1].decode() if wait else None, body)
+            yield int(place[1]), _answer(int(status[1]), waits[0].decode(), body)

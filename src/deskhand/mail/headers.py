@@ -33,9 +33,7 @@ _ZONES = {"est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6, "pst
 
 def source_of(value: bytes | str) -> str:
     """A field as text, its encoded words not yet decoded."""
-    if isinstance(value, str):
-        return value
-    return decode(value, None)
+    return value if isinstance(value, str) else decode(value, None)
 
 
 def text(value: bytes | str) -> str:
@@ -72,15 +70,11 @@ def _year(digits: str) -> int:
     year = int(digits)
     if len(digits) == 4:
         return year
-    if year >= 70:
-        return 1900 + year
-    return 2000 + year
+    return year + (1900 if year >= 70 else 2000)
 
 
 def _month(name: str) -> int:
-    if name.isdigit():
-        return int(name)
-    return _MONTHS.index(name.lower()) + 1
+    return int(name) if name.isdigit() else _MONTHS.index(name.lower()) + 1
 
 
 def _zone(name: str | None) -> timezone:
@@ -127,9 +121,7 @@ def decode_words(source: str) -> str:
 
 def _word_bytes(encoding: str, payload: str) -> bytes:
     data = payload.encode("utf-8", "replace")
-    if encoding in "bB":
-        return decode_base64(data)
-    return binascii.a2b_qp(data, header=True)
+    return decode_base64(data) if encoding in "bB" else binascii.a2b_qp(data, header=True)
 
 
 def decode_base64(data: bytes) -> bytes:

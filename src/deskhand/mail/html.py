@@ -67,8 +67,9 @@ class _Element:
     hides: bool = False
     """By itself, not because it stands in something hidden."""
 
-    def inherited(self) -> tuple[bool, str, str, bool]:
-        return self.hidden, self.colour, self.background, self.pre
+    def inner(self, tag: str) -> "_Element":
+        """An element in this one, as it looks before its own style."""
+        return _Element(tag, self.hidden, self.colour, self.background, self.pre)
 
 
 @dataclass(slots=True)
@@ -88,15 +89,17 @@ class _Reader:
             if size := len("".join(text.split())):
                 self.hidden_parts += 1
                 self.hidden_characters += size
-        else:
-            self.shown.append(text if top.pre else re.sub(r"[ \t\r\n\f]+", " ", text))
+            return
+        self.shown.append(text if top.pre else re.sub(r"[ \t\r\n\f]+", " ", text))
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._close_implied(tag)
         self._line(tag)
         if tag in _VOID:
             return
-        element = _Element(tag, *self.stack[-1].inherited(), attributes.get("href", ""), len(self.shown))
+        element = self.stack[-1].inner(tag)
+        element.href = attributes.get("href", "")
+        element.starts = len(self.shown)
         element.hides = tag in _SWALLOWED or "hidden" in attributes
         element.pre = element.pre or tag == "pre"
         if self.rules or attributes:
@@ -121,7 +124,7 @@ class _Reader:
     def _close(self, tag: str) -> None:
         """The element and those in it; formatting that was left open goes on behind it, as in a browser."""
         left_open: list[_Element] = []
-        while (element := self._popped()).tag != tag:
+        while (element := self._pop()).tag != tag:
             if element.tag in _FORMATTING and len(left_open) < LOOK_BACK:
                 left_open.append(element)
         for element in reversed(left_open):
@@ -133,10 +136,10 @@ class _Reader:
         """Of formatting only the element itself ends: a block that was opened in it stays open."""
         for back in range(1, min(LOOK_BACK, len(self.stack)) + 1):
             if self.stack[-back].tag == tag:
-                self._popped(-back)
+                self._pop(-back)
                 return
 
-    def _popped(self, at: int = -1) -> _Element:
+    def _pop(self, at: int = -1) -> _Element:
         element = self.stack.pop(at)
         self.open[element.tag] -= 1
         if element.tag == "a" and element.href and not element.hidden:
@@ -169,15 +172,16 @@ class _Reader:
     def _style(self, tag: str, attributes: Mapping[str, str]) -> dict[str, str]:
         keys = [tag, f"#{attributes.get('id', '').lower()}"]
         names = [f".{name}" for name in attributes.get("class", "").lower().split()[:50]]
-        sheets = [self.rules[key] for key in (*keys, *names, *(f"{tag}{name}" for name in names)) if key in self.rules]
-        return (
-            _declarations(";".join([*sheets, attributes.get("style", "")])) if sheets or "style" in attributes else {}
-        )
+        keys += [*names, *(f"{tag}{name}" for name in names)]
+        styles = [self.rules[key] for key in keys if key in self.rules]
+        if "style" in attributes:
+            styles.append(attributes["style"])
+        return _declarations(";".join(styles))
 
     def _check_link(self, element: _Element) -> None:
         label = "".join(self.shown[element.starts :]).strip()
-        shown = _SHOWN_HOST.fullmatch(label) if len(label) < 500 else None
         real = _host(element.href)
+        shown = _SHOWN_HOST.fullmatch(label[:500])
         if shown is None or not real:
             return
         claimed = shown[1].lower().removeprefix("www.")
@@ -202,7 +206,9 @@ def visible(source: str) -> Visible:
 
 def _tokens(source: str) -> Iterator[tuple[str, bool, str, dict[str, str]]]:
     """(text, is closing, tag, attributes); the content of scripts and styles is left out."""
-    lower = source.lower() if len(source.lower()) == len(source) else source
+    lower = source.lower()
+    if len(lower) != len(source):  # some capitals have two small letters, which would shift every place
+        lower = source
     at = 0
     while found := _TOKEN.search(source, at):
         if found.start() > at:
@@ -213,7 +219,7 @@ def _tokens(source: str) -> Iterator[tuple[str, bool, str, dict[str, str]]]:
             end = lower.find(f"</{tag}", at)
             at = len(source) if end < 0 else end
         elif tag:
-            yield "", bool(found[1]), tag, _attributes(found[3]) if not found[1] else {}
+            yield "", bool(found[1]), tag, _attributes(found[3])
     yield source[at:], False, "", {}
 
 
@@ -229,10 +235,12 @@ def _sheet_rules(source: str) -> dict[str, str]:
     """What the style sheets say, by plain tag, class and id."""
     rules: dict[str, str] = {}
     for sheet in _STYLE_SHEET.findall(source[:LONGEST_SHEET]):
-        depth, media = 0, ""
+        depth = 0
+        media = ""
         for block in _plain(sheet).split("}"):
             *outer, selectors, declarations = ["", *block.split("{")]
-            media = outer[1] if depth == 0 and len(outer) == 2 else media
+            if depth == 0 and len(outer) == 2:
+                media = outer[1]
             inside = depth + len(outer) - 1
             if inside == 0 or (inside == 1 and not _OTHER_SCREENS.search(media)):
                 for selector in selectors.rpartition(";")[2].split(","):
@@ -287,8 +295,10 @@ def _colour(value: str) -> str:
     value = value.strip().lower()
     if value in _COLOURS:
         return _COLOURS[value]
-    if found := re.fullmatch(r"#([0-9a-f]{3}|[0-9a-f]{6})", value):
-        return found[1] if len(found[1]) == 6 else "".join(char * 2 for char in found[1])
+    if re.fullmatch(r"#[0-9a-f]{6}", value):
+        return value[1:]
+    if re.fullmatch(r"#[0-9a-f]{3}", value):
+        return "".join(char * 2 for char in value[1:])
     if found := re.fullmatch(r"rgba?\((\d{1,3})[ ,]+(\d{1,3})[ ,]+(\d{1,3})(?:[ ,/]+([\d.]+))?\)", value):
         return "".join(f"{min(int(part), 255):02x}" for part in found.groups()[:3])
     return ""

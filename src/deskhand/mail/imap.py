@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
@@ -18,32 +19,11 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound
-from deskhand.mail import (
-    Arrived,
-    FullMessage,
-    MailSummary,
-    NotSent,
-    Outgoing,
-    Sent,
-    Unclear,
-    accounts,
-    imap_query,
-    mime,
-    smtp,
-)
-from deskhand.mail.imap_session import (
-    ROLES,
-    Copy,
-    Folder,
-    ImapSession,
-    decoded,
-    keyword,
-    labels,
-    mail_id,
-    text,
-    thread_id,
-    translated,
-)
+from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, imap_session, mime
+from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
+from deskhand.mail.imap_query import ImapSearch
+from deskhand.mail.imap_session import ROLES, Copy, Folder, ImapSession, header
+from deskhand.mail.smtp import submit
 
 T = TypeVar("T")
 MOST_PLACES = 5000
@@ -55,7 +35,7 @@ class ImapMailbox:
     def __init__(self, settings: Settings, *, now: Callable[[], datetime] = clock.utc_now) -> None:
         self._settings = settings
         self._now = now
-        self._account = accounts.imap_account(settings)
+        self._account = imap_account(settings)
         self._session: ImapSession | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
         self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
@@ -64,44 +44,44 @@ class ImapMailbox:
         """Where each mail was seen last; only a hint, checked before it is used."""
 
     async def address(self) -> str:
-        return accounts.own_address(self._settings)
+        return own_address(self._settings)
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:
-        wanted = imap_query.parse(query, self._now())
+        asked = ImapSearch(query, self._now())
 
         def work(session: ImapSession) -> list[MailSummary]:
             found: list[Copy] = []
             for folder in session.folders():
-                criteria = wanted.criteria(folder, within=session.knows_ages)
+                criteria = asked.criteria(folder, within=session.knows_ages)
                 if criteria is not None:
                     found += session.search(folder, criteria, limit)
-            return sorted(self._merged(found), key=lambda message: message.date, reverse=True)[:limit]
+            return sorted(self._merge(found), key=attrgetter("date"), reverse=True)[:limit]
 
         return await self._read(work)
 
     async def get(self, message_id: str) -> FullMessage:
         def work(session: ImapSession) -> FullMessage:
             copies = self._copies(session, message_id)
-            (summary,) = self._merged(copies)
+            (summary,) = self._merge(copies)
             return mime.parse(session.raw(copies[0])).full(summary)
 
         return await self._read(work)
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
-        root = decoded(thread_id)
+        root = imap_session.decode_name(thread_id)
         if root is None:  # a mail that has no Message-ID is its own thread
             return [(await self.get(thread_id)).summary]
-        name = text(f"<{root}>")
-        criteria = [b"OR", b"HEADER", b"MESSAGE-ID", name, b"OR", b"HEADER", b"REFERENCES", name]
-        criteria += [b"HEADER", b"IN-REPLY-TO", name]
+        name = f"<{root}>"
+        answers = [b"OR", *header("REFERENCES", name), *header("IN-REPLY-TO", name)]
+        criteria = [b"OR", *header("MESSAGE-ID", name), *answers]
 
         def work(session: ImapSession) -> list[MailSummary]:
             kept = [folder for folder in session.folders() if folder.role not in ("junk", "trash")]
             found = [copy for folder in kept for copy in session.search(folder, criteria)]
-            mails = [mail for mail in self._merged(found) if mail.thread_id == thread_id]
+            mails = [mail for mail in self._merge(found) if mail.thread_id == thread_id]
             if not mails:
                 raise NotFound(f"thread {thread_id} not found")
-            return sorted(mails, key=lambda message: message.date)
+            return sorted(mails, key=attrgetter("date"))
 
         return await self._read(work)
 
@@ -129,7 +109,7 @@ class ImapMailbox:
                     case "STARRED":
                         session.flag(copy, add=["\\Flagged"])
                     case _:
-                        session.flag(copy, add=[keyword(name)])
+                        session.flag(copy, add=[imap_session.keyword(name)])
 
         await self._write(work)
 
@@ -138,9 +118,8 @@ class ImapMailbox:
         parsed = mime.parse(raw)
         if not parsed.message_id:
             raise InvalidInput("a draft needs a Message-ID")
-
-        await self._write(lambda session: session.append(session.by_role("drafts"), raw, ["\\Draft", "\\Seen"]))
-        return mail_id(parsed, "", 0, 0)
+        await self._write(lambda session: session.append("drafts", raw, ["\\Draft", "\\Seen"]))
+        return imap_session.mail_id(parsed, "", 0, 0)
 
     async def prepare(self, mail: Outgoing) -> str:
         """The Message-ID is the token: SMTP has no other, and it is what Sent is searched for."""
@@ -148,29 +127,28 @@ class ImapMailbox:
         return mail.message_id
 
     async def send(self, token: str, mail: Outgoing) -> Sent:
-        handed = (*self._relay(), await self.address(), mail)
-        await asyncio.get_running_loop().run_in_executor(None, smtp.submit, *handed)
+        await asyncio.to_thread(submit, *self._relay(), own_address(self._settings), mail)
         try:
             if not isinstance(await self.check(token, mail), Sent):  # some servers file it themselves
-                await self._write(lambda session: session.append(session.by_role("sent"), mail.raw, ["\\Seen"]))
+                await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
         except DeskError as error:
             log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
-        return _sent(mime.parse(mail.raw))
+        return _as_sent(mime.parse(mail.raw))
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
-        criteria = [b"HEADER", b"MESSAGE-ID", text(token), b"HEADER", mime.ACTION_HEADER.encode(), text(mail.action_id)]
+        criteria = [*header("MESSAGE-ID", token), *header(mime.ACTION_HEADER, mail.action_id)]
 
         def work(session: ImapSession) -> list[Copy]:
-            folder = session.known("sent")
+            folder = session.folder_for("sent")
             return session.search(folder, criteria) if folder else []
 
         found = await self._read(work)
         if found:
-            return _sent(found[0].parsed)
+            return _as_sent(found[0].parsed)
         return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")
 
     async def position(self) -> str:
-        uidvalidity, uidnext = await self._read(lambda session: session.inbox())
+        uidvalidity, uidnext = await self._read(ImapSession.inbox)
         return f"{uidvalidity}:{uidnext}"
 
     async def arrived(self, cursor: str) -> Arrived | None:
@@ -179,17 +157,21 @@ class ImapMailbox:
             known, _, first = cursor.partition(":")
             if known != str(uidvalidity) or not first.isdecimal():
                 return None
-            found = session.since(uidvalidity, int(first)) if int(first) < uidnext else []
-            self._merged(found)
-            after = max([uidnext, *(copy.uid + 1 for copy in found)])
-            return Arrived(tuple(dict.fromkeys(copy.id for copy in found)), f"{uidvalidity}:{after}")
+            if int(first) >= uidnext:
+                return Arrived((), f"{uidvalidity}:{uidnext}")
+            copies = session.since(uidvalidity, int(first))
+            after = max([uidnext, *(copy.uid + 1 for copy in copies)])
+            return Arrived(tuple(mail.id for mail in self._merge(copies)), f"{uidvalidity}:{after}")
 
         return await self._read(work)
 
     async def wait(self, cursor: str, seconds: float) -> None:
         """On a connection of its own, because one that waits can do nothing else."""
-        loop, began = asyncio.get_running_loop(), asyncio.Event()
-        listening = loop.run_in_executor(self._listening, self._listen, seconds, partial(_ring, loop, began))
+        loop = asyncio.get_running_loop()
+        began = asyncio.Event()
+        listening = loop.run_in_executor(
+            self._listening, self._listen, seconds, partial(loop.call_soon_threadsafe, began.set)
+        )
         started = asyncio.create_task(began.wait())
         either: list[asyncio.Future[Any]] = [listening, started]
         await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
@@ -205,10 +187,10 @@ class ImapMailbox:
             await asyncio.sleep(min(seconds, self._settings.poll_seconds))
 
     def _listen(self, seconds: float, began: Callable[[], object]) -> None:
-        with translated(self._account.host):
+        with imap_session.translate_errors(self._account.host):
             try:
                 if self._bell is None:
-                    self._bell = ImapSession(self._account, accounts.password(self._settings.home, self._account))
+                    self._bell = self._sign_in()
                 self._bell.idle(seconds, began)
             except (IMAPClientError, OSError):
                 if self._bell is not None:
@@ -219,23 +201,18 @@ class ImapMailbox:
     async def close(self) -> None:
         if self._bell is not None:
             self._bell.hang_up()
-        await asyncio.get_running_loop().run_in_executor(None, self._listening.shutdown)
+        await asyncio.to_thread(self._listening.shutdown)
         if self._bell is not None:
             self._bell.drop()
-
-        def work() -> None:
-            if self._session is not None:
-                self._session.close()
-
-        await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._sign_out)
         self._thread.shutdown()
 
-    def _relay(self) -> tuple[accounts.Account, str | None]:
+    def _relay(self) -> tuple[Account, str | None]:
         """Who takes the mail, and the password there: its own, else the one of the IMAP account."""
-        account = accounts.smtp_account(self._settings)
+        account = smtp_account(self._settings)
         if account.user is None:
             return account, None
-        return account, account.password or accounts.password(self._settings.home, self._account)
+        return account, account.password or password(self._settings.home, self._account)
 
     async def _read(self, work: Callable[[ImapSession], T]) -> T:
         """On the kept connection; where it turns out to be dead, once more on a new one."""
@@ -246,7 +223,7 @@ class ImapMailbox:
                     return work(self._session)
                 except (IMAPClientAbortError, OSError):
                     self._forget()
-            return work(self._opened())
+            return work(self._open_session())
 
         return await self._in_thread(attempt)
 
@@ -256,13 +233,13 @@ class ImapMailbox:
         def attempt() -> T:
             if self._session is not None and not self._session.alive():
                 self._forget()
-            return work(self._opened())
+            return work(self._open_session())
 
         return await self._in_thread(attempt)
 
     async def _in_thread(self, attempt: Callable[[], T]) -> T:
         def run() -> T:
-            with translated(self._account.host):
+            with imap_session.translate_errors(self._account.host):
                 try:
                     return attempt()
                 except (IMAPClientAbortError, OSError):
@@ -271,9 +248,16 @@ class ImapMailbox:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
-    def _opened(self) -> ImapSession:
+    def _sign_in(self) -> ImapSession:
+        return ImapSession(self._account, password(self._settings.home, self._account))
+
+    def _sign_out(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def _open_session(self) -> ImapSession:
         if self._session is None:
-            self._session = ImapSession(self._account, accounts.password(self._settings.home, self._account))
+            self._session = self._sign_in()
         return self._session
 
     def _forget(self) -> None:
@@ -281,14 +265,15 @@ class ImapMailbox:
             self._session.drop()
             self._session = None
 
-    def _merged(self, found: Iterable[Copy]) -> list[MailSummary]:
+    def _merge(self, found: Iterable[Copy]) -> list[MailSummary]:
+        """Each mail once, with the labels of all its copies, whose places are kept in mind."""
         copies: dict[str, list[Copy]] = {}
         for copy in found:
             copies.setdefault(copy.id, []).append(copy)
         if len(self._places) > MOST_PLACES:
             self._places.clear()
         self._places |= copies
-        return [_message(same) for same in copies.values()]
+        return [_summary(same) for same in copies.values()]
 
     def _copies(self, session: ImapSession, message_id: str) -> list[Copy]:
         """Where the mail lies now: where it was seen last, else wherever it is found."""
@@ -298,30 +283,22 @@ class ImapMailbox:
             for copy in session.at(hint.folder, hint.uidvalidity, hint.uid)
             if copy.id == message_id
         ]
-        copies = copies or _looked_for(session, message_id)
+        copies = copies or _find_copies(session, message_id)
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
 
 
-def _ring(loop: asyncio.AbstractEventLoop, bell: asyncio.Event) -> None:
-    loop.call_soon_threadsafe(bell.set)
-
-
-def _looked_for(session: ImapSession, message_id: str) -> list[Copy]:
+def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
     name, _, place = message_id.partition(".")
-    known = decoded(name)
+    known = imap_session.decode_name(name)
     uidvalidity, _, uid = place.partition(".")
-    if known is None:
-        return []
-    if uid:
-        if not (uidvalidity.isdecimal() and uid.isdecimal()):
-            return []
-        folders = [folder for folder in session.folders() if folder.name == known]
-        found = [copy for folder in folders for copy in session.at(folder, int(uidvalidity), int(uid))]
-    else:
-        criteria = [b"HEADER", b"MESSAGE-ID", text(f"<{known}>")]
-        found = [copy for folder in session.folders() for copy in session.search(folder, criteria)]
+    found: list[Copy] = []
+    for folder in session.folders():
+        if known is not None and not uid:
+            found += session.search(folder, header("MESSAGE-ID", f"<{known}>"))
+        elif folder.name == known and uidvalidity.isdecimal() and uid.isdecimal():
+            found += session.at(folder, int(uidvalidity), int(uid))
     return [copy for copy in found if copy.id == message_id]
 
 
@@ -330,29 +307,21 @@ def _target(session: ImapSession, label: str) -> Folder:
     name = label.strip().strip("/")
     if not name or name.upper() in ("SENT", "DRAFT"):
         raise InvalidInput(f"mail cannot be moved to {label!r}")
-    folders = session.folders()
-    known = next((folder for folder in folders if folder.label.casefold() == name.casefold()), None)
-    if known is not None:
-        return known
-    role = next((role for role, facts in ROLES.items() if facts[0] == name.upper()), None)
-    return session.by_role(role) if role else session.create(name)
+    for folder in session.folders():
+        if folder.label.casefold() == name.casefold():
+            return folder
+    for role, facts in ROLES.items():
+        if facts[0] == name.upper():
+            return session.ensure_folder(role)
+    return session.create(name)
 
 
-def _message(copies: list[Copy]) -> MailSummary:
+def _summary(copies: list[Copy]) -> MailSummary:
     first = copies[0]
-    return MailSummary(
-        id=first.id,
-        thread_id=thread_id(first.parsed, first.id),
-        sender=first.parsed.sender,
-        to=first.parsed.to,
-        subject=first.parsed.subject,
-        date=first.date,
-        date_header=first.parsed.date_header,
-        snippet=first.snippet,
-        labels=labels(copies),
-    )
+    thread = imap_session.thread_id(first.parsed, first.id)
+    return first.parsed.summary(first.id, thread, first.date, first.snippet, imap_session.labels(copies))
 
 
-def _sent(parsed: mime.Parsed) -> Sent:
-    own_id = mail_id(parsed, "", 0, 0)
-    return Sent(own_id, thread_id(parsed, own_id))
+def _as_sent(parsed: mime.Parsed) -> Sent:
+    own_id = imap_session.mail_id(parsed, "", 0, 0)
+    return Sent(own_id, imap_session.thread_id(parsed, own_id))

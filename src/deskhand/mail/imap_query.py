@@ -5,24 +5,11 @@ IMAP finds parts of words where Gmail finds words, and tells an attachment by th
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import datetime
 
 from deskhand.mail import query
-from deskhand.mail.imap_session import ROLES, Folder, keyword, text
-from deskhand.mail.query import (
-    AllOf,
-    AnyOf,
-    Anywhere,
-    HasAttachment,
-    HasLabel,
-    HasMessageId,
-    Not,
-    Query,
-    Since,
-    Text,
-    Until,
-)
+from deskhand.mail.imap_session import ROLES, Folder, header, keyword, quote
+from deskhand.mail.query import AllOf, AnyOf, Not, Query
 
 Key = list[bytes]
 """One search key, in prefix form: no brackets, which the client library cannot put around a literal."""
@@ -32,36 +19,35 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _FOLDER_LABELS = {label for label, *_ in ROLES.values()}
 
 
-@dataclass(frozen=True, slots=True)
 class ImapSearch:
-    query: Query
-    now: datetime
+    def __init__(self, text: str, now: datetime) -> None:
+        self._query = query.parse(text, now)
+        self._now = now
 
     def criteria(self, folder: Folder, *, within: bool) -> Key | None:
         """What to ask `folder`; None where nothing in it can match. `within`: it knows RFC 5032's ages."""
-        if folder.role in ("junk", "trash") and query.leaves_trash_out(self.query):
+        if folder.role in ("junk", "trash") and query.leaves_trash_out(self._query):
             return None
-        parts = self.query.parts if isinstance(self.query, AllOf) else (self.query,)
-        keys = [self._key(part, folder, within) for part in parts]
+        keys = [self._key(part, folder, within) for part in query.terms(self._query)]
         if False in keys:
             return None
         return [word for key in keys if isinstance(key, list) for word in key] or [b"ALL"]
 
     def _key(self, part: Query, folder: Folder, within: bool) -> Key | bool:  # noqa: C901, PLR0911 - one case a kind
         match part:
-            case Text(words, where):
-                return _text(words, where)
-            case HasLabel(label):
-                return _labelled(label, folder)
-            case HasAttachment():
-                return [b"HEADER", b"CONTENT-TYPE", b'"multipart/mixed"']
-            case HasMessageId(name):
-                return [b"HEADER", b"MESSAGE-ID", text(f"<{name}>")]
-            case Since(moment):
+            case query.Text(words, where):
+                return _words(words, where)
+            case query.HasLabel(label):
+                return _has_label(label, folder)
+            case query.HasAttachment():
+                return header("CONTENT-TYPE", "multipart/mixed")
+            case query.HasMessageId(name):
+                return header("MESSAGE-ID", f"<{name}>")
+            case query.Since(moment):
                 return self._age(b"YOUNGER", b"SINCE", moment, within)
-            case Until(moment):
+            case query.Until(moment):
                 return self._age(b"OLDER", b"BEFORE", moment, within)
-            case Anywhere():
+            case query.Anywhere():
                 return True
             case Not(inner):
                 return _not(self._key(inner, folder, within))
@@ -71,19 +57,17 @@ class ImapSearch:
                 return _not(_any([_not(self._key(each, folder, within)) for each in parts]))
 
     def _age(self, age: bytes, day: bytes, moment: datetime, within: bool) -> Key | bool:
-        seconds = int((self.now - moment).total_seconds())
+        seconds = int((self._now - moment).total_seconds())
         whole_day = (moment.hour, moment.minute, moment.second) == (0, 0, 0)
         if within and not whole_day:
-            return [age, str(seconds).encode()] if seconds > 0 else age == b"OLDER"
+            if seconds <= 0:
+                return age == b"OLDER"
+            return [age, str(seconds).encode()]
         return [day, f"{moment.day}-{_MONTHS[moment.month - 1]}-{moment.year:04}".encode()]
 
 
-def parse(text: str, now: datetime) -> ImapSearch:
-    return ImapSearch(query.parse(text, now), now)
-
-
-def _text(words: str, where: query.Where) -> Key | bool:
-    value = text(words)
+def _words(words: str, where: query.Where) -> Key | bool:
+    value = quote(words)
     if not value.strip(b'"'):
         return True
     if where == "recipients":
@@ -91,10 +75,10 @@ def _text(words: str, where: query.Where) -> Key | bool:
     return [_WHERE[where], value]
 
 
-def _labelled(label: str, folder: Folder) -> Key | bool:
+def _has_label(label: str, folder: Folder) -> Key | bool:
     match label:
         case "UNREAD":
-            return [b"UNSEEN"] if folder.role not in ("sent", "drafts") else False
+            return folder.role not in ("sent", "drafts") and [b"UNSEEN"]
         case "STARRED":
             return [b"FLAGGED"]
         case _ if label in _FOLDER_LABELS:

@@ -57,7 +57,7 @@ class Copy:
 class ImapSession:
     def __init__(self, account: Account, password: str) -> None:
         self._names: tuple[str, str] | None = None
-        with translated(account.host):
+        with translate_errors(account.host):
             self._client = IMAPClient(
                 account.host, account.port, ssl=account.tls, timeout=SocketTimeout(connect=10, read=30)
             )
@@ -98,23 +98,24 @@ class ImapSession:
         """Every folder that can hold mail, the inbox first."""
         prefix, _ = self._namespace()
         listed = [
-            (set(flags), (delimiter or b"/").decode(), name)
+            (flags, (delimiter or b"/").decode(), name)
             for flags, delimiter, name in self._client.list_folders()
-            if not {b"\\Noselect", b"\\NonExistent"} & set(flags)
+            if {b"\\Noselect", b"\\NonExistent"}.isdisjoint(flags)
         ]
         declared = {use for flags, _, _ in listed for use in flags}
-        made = [
-            Folder(name, ROLES[role][0] if role else name.removeprefix(prefix).replace(delimiter, "/"), role)
-            for flags, delimiter, name in listed
-            for role in [_role(flags, name.rpartition(delimiter)[2], declared)]
-        ]
-        return sorted(made, key=lambda folder: folder.role != "inbox")
+        found: list[Folder] = []
+        for flags, delimiter, name in listed:
+            role = _role(flags, name.rpartition(delimiter)[2], declared)
+            label = ROLES[role][0] if role else name.removeprefix(prefix).replace(delimiter, "/")
+            found.append(Folder(name, label, role))
+        return sorted(found, key=lambda folder: folder.role != "inbox")
 
-    def known(self, role: Role) -> Folder | None:
+    def folder_for(self, role: Role) -> Folder | None:
         return next((folder for folder in self.folders() if folder.role == role), None)
 
-    def by_role(self, role: Role) -> Folder:
-        return self.known(role) or self.create(ROLES[role][2])
+    def ensure_folder(self, role: Role) -> Folder:
+        """The folder with this role, made where there is none."""
+        return self.folder_for(role) or self.create(ROLES[role][2])
 
     def create(self, label: str) -> Folder:
         prefix, delimiter = self._namespace()
@@ -134,16 +135,20 @@ class ImapSession:
         if not selected[b"EXISTS"]:
             return []
         if self._client.has_capability("SORT"):
-            uids = [int(uid) for uid in self._ask(b"SORT", [b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])[0].split()]
-            return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
-        uids = list(parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria])))
-        dates = self._client.fetch(uids, ["INTERNALDATE"]) if uids else {}
-        uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
+            answer = self._ask(b"SORT", [b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])
+            uids = [*map(int, answer[0].split())]
+        else:
+            uids = list(parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria])))
+            dates = self._client.fetch(uids, ["INTERNALDATE"]) if uids else {}
+            uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
         return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
 
     def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Copy]:
+        """The copy with this UID, or nothing where it is gone or the folder numbers its mails anew."""
         selected = self._client.select_folder(folder.name, readonly=True)
-        return self._fetch(folder, uidvalidity, [uid]) if selected[b"UIDVALIDITY"] == uidvalidity else []
+        if selected[b"UIDVALIDITY"] != uidvalidity:
+            return []
+        return self._fetch(folder, uidvalidity, [uid])
 
     def inbox(self) -> tuple[int, int]:
         """UIDVALIDITY, and a UID that no mail in the inbox has reached yet."""
@@ -178,28 +183,29 @@ class ImapSession:
         with contextlib.suppress(OSError):
             self._client.socket().shutdown(socket.SHUT_RDWR)
 
-    def raw(self, found: Copy) -> bytes:
-        self._client.select_folder(found.folder.name, readonly=True)
-        return bytes(self._client.fetch([found.uid], ["BODY.PEEK[]"]).get(found.uid, {}).get(b"BODY[]", b""))
+    def raw(self, copy: Copy) -> bytes:
+        self._client.select_folder(copy.folder.name, readonly=True)
+        fetched = self._client.fetch([copy.uid], ["BODY.PEEK[]"])
+        return bytes(fetched.get(copy.uid, {}).get(b"BODY[]", b""))
 
-    def move(self, found: Copy, target: Folder) -> None:
+    def move(self, copy: Copy, target: Folder) -> None:
         if not self._client.has_capability("MOVE"):
             raise Denied("this server cannot move mail (it lacks IMAP's MOVE)", reason="unsupported")
-        self._client.select_folder(found.folder.name)
-        self._client.move([found.uid], target.name)
+        self._client.select_folder(copy.folder.name)
+        self._client.move([copy.uid], target.name)
 
-    def flag(self, found: Copy, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
-        selected = self._client.select_folder(found.folder.name)
+    def flag(self, copy: Copy, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        selected = self._client.select_folder(copy.folder.name)
         kept = {flag.lower() for flag in selected.get(b"PERMANENTFLAGS", ())}
         if b"\\*" not in kept and not {flag.lower().encode() for flag in add} <= kept:
             raise Denied("this server keeps no labels of one's own", reason="unsupported")
         if add:
-            self._client.add_flags([found.uid], add)
+            self._client.add_flags([copy.uid], add)
         if remove:
-            self._client.remove_flags([found.uid], remove)
+            self._client.remove_flags([copy.uid], remove)
 
-    def append(self, folder: Folder, raw: bytes, flags: Sequence[str]) -> None:
-        self._client.append(folder.name, raw, flags)
+    def append(self, role: Role, raw: bytes, flags: Sequence[str]) -> None:
+        self._client.append(self.ensure_folder(role).name, raw, flags)
 
     def _namespace(self) -> tuple[str, str]:
         """What every folder of the person's own begins with, and what stands between a folder and those in it."""
@@ -215,16 +221,16 @@ class ImapSession:
         beginning = "PREVIEW" if self._client.has_capability("PREVIEW") else f"BODY.PEEK[]<0.{OPENING}>"
         wanted = ["FLAGS", "INTERNALDATE", f"BODY.PEEK[HEADER.FIELDS ({FIELDS})]", beginning]
         fetched = self._client.fetch(uids, wanted)
-        return [_found(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched]
+        return [_copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched]
 
     def _ask(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
         # The client's own search quotes only what holds a space: a brace or parenthesis would be read as syntax.
         answer: list[bytes] = self._client._raw_command_untagged(command, arguments)  # noqa: SLF001
-        return answer if answer[0] is not None else [b""]
+        return [b""] if answer[0] is None else answer
 
 
 @contextlib.contextmanager
-def translated(host: str) -> Iterator[None]:
+def translate_errors(host: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -239,19 +245,22 @@ def translated(host: str) -> Iterator[None]:
         raise Denied(f"{host} refuses it: {error}", reason="refused") from error
 
 
-def text(value: str) -> bytes:
+def header(name: str, value: str) -> list[bytes]:
+    """A search key: the header field contains the value."""
+    return [b"HEADER", name.encode(), quote(value)]
+
+
+def quote(value: str) -> bytes:
     """A search argument that no server can take for syntax; beyond ASCII the client sends it as a literal."""
     clean = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", value).split()).encode("utf-8", "replace")
-    return b'"' + re.sub(rb'(["\\])', rb"\\\1", clean) + b'"' if clean.isascii() else clean
+    if not clean.isascii():
+        return clean
+    return b'"' + re.sub(rb'(["\\])', rb"\\\1", clean) + b'"'
 
 
 def keyword(label: str) -> str:
     """A label as an IMAP keyword: what an atom cannot hold is written in IMAP's own UTF-7."""
     return re.sub(r"[^A-Za-z0-9_.$+,/-]+", _utf7, label)
-
-
-def label_of(flag: str) -> str:
-    return str(imap_utf7.decode(flag.encode()))
 
 
 def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
@@ -263,7 +272,7 @@ def labels(copies: Iterable[Copy]) -> tuple[str, ...]:
             found["UNREAD"] = None
         if "\\flagged" in flags:
             found["STARRED"] = None
-        found |= dict.fromkeys(label_of(flag) for flag in copy.flags if flag[0] not in "\\$")
+        found |= {str(imap_utf7.decode(flag.encode())): None for flag in copy.flags if flag[0] not in "\\$"}
     return tuple(found)
 
 
@@ -273,29 +282,30 @@ def mail_id(parsed: mime.Parsed, folder: str, uidvalidity: int, uid: int) -> str
     The digest keeps apart mails that claim the same Message-ID. A mail without one is named by its place.
     """
     if not parsed.message_id:
-        return f"{encoded(folder)}.{uidvalidity}.{uid}"
+        return f"{_encode_name(folder)}.{uidvalidity}.{uid}"
     claims = f"{parsed.message_id}\0{parsed.sender}\0{parsed.subject}\0{parsed.date_header}"
-    return f"{encoded(parsed.message_id.strip('<>'))}.{sha256(claims.encode()).hexdigest()[:10]}"
+    return f"{_encode_name(parsed.message_id.strip('<>'))}.{sha256(claims.encode()).hexdigest()[:10]}"
 
 
 def thread_id(parsed: mime.Parsed, own_id: str) -> str:
     """The mail that began the thread names it."""
     root = next(iter(parsed.references), parsed.in_reply_to or parsed.message_id)
-    return encoded(root.strip("<>")) if root else own_id
+    return _encode_name(root.strip("<>")) if root else own_id
 
 
-def encoded(name: str) -> str:
+def _encode_name(name: str) -> str:
     return base64.urlsafe_b64encode(name.encode()).rstrip(b"=").decode()
 
 
-def decoded(name: str) -> str | None:
+def decode_name(name: str) -> str | None:
+    """What was put into an id; None where it is no such id."""
     try:
-        return base64.urlsafe_b64decode(f"{name}{'=' * (-len(name) % 4)}".encode()).decode()
+        return base64.urlsafe_b64decode(f"{name}==").decode()
     except ValueError:
         return None
 
 
-def _role(flags: set[bytes], name: str, declared: set[bytes]) -> Role | None:
+def _role(flags: Sequence[bytes], name: str, declared: set[bytes]) -> Role | None:
     if name.upper() == "INBOX":
         return "inbox"
     for role, (_, use, _, names) in ROLES.items():
@@ -310,7 +320,7 @@ def _utf7(unsafe: re.Match[str]) -> str:
     return f"&{coded.decode()}-"
 
 
-def _found(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Copy:
+def _copy(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Copy:
     header = next(value for key, value in data.items() if key.startswith(b"BODY[HEADER"))
     parsed = mime.parse(header)
     if b"PREVIEW" in data:

@@ -53,7 +53,7 @@ def sources(path: Path) -> Sources:
         raise NotFound(f"there is nothing at {path}", hint="name a Maildir, an mbox, an .eml file, or a folder of them")
     found: list[Source] = []
     left_out: list[tuple[Path, str]] = []
-    for file in [path] if path.is_file() else _below(path, left_out):
+    for file in _files(path, left_out):
         match _source(file):
             case Source() as source:
                 found.append(source)
@@ -68,20 +68,25 @@ def mails(source: Source) -> Iterator[Imported]:
     with source.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[:5] == b"From ":
             yield from _of_mbox(content)
-        else:
-            raw = content[:]
-            flags = _FLAGS.search(source.path.name) if source.maildir else None
-            seen = (flags is not None and "S" in flags[1]) or _is_marked_seen(raw)
-            # A Maildir's file was written when its mail came; an .eml file whenever somebody saved it.
-            written = datetime.fromtimestamp(source.path.stat().st_mtime, UTC) if source.maildir else None
-            yield Imported(Incoming(raw, seen, written), len(raw))
+            return
+        raw = content[:]
+        seen = _is_marked_seen(raw)
+        written: datetime | None = None
+        # A Maildir's file was written when its mail came; an .eml file whenever somebody saved it.
+        if source.maildir:
+            flags = _FLAGS.search(source.path.name)
+            seen = seen or (flags is not None and "S" in flags[1])
+            written = datetime.fromtimestamp(source.path.stat().st_mtime, UTC)
+        yield Imported(Incoming(raw, seen, written), len(raw))
 
 
-def _below(folder: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:
+def _files(path: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:
     def unreadable(error: OSError) -> None:
         left_out.append((Path(error.filename), error.strerror or "cannot be read"))
 
-    for directory, folders, files in os.walk(folder, onerror=unreadable):
+    if path.is_file():
+        yield path
+    for directory, folders, files in os.walk(path, onerror=unreadable):
         folders.sort()
         if "cur" in folders and "tmp" in folders:
             folders.remove("tmp")  # mail that is still being delivered
@@ -92,7 +97,8 @@ def _source(file: Path) -> Source | str:
     maildir = file.parent.name in ("cur", "new")
     try:
         with file.open("rb") as opened:
-            size, head = file.stat().st_size, opened.read(_HEAD)
+            size = file.stat().st_size
+            head = opened.read(_HEAD)
     except OSError as error:
         return error.strerror or "cannot be read"
     named = maildir or file.suffix.lower() in (".eml", ".mbox", "")

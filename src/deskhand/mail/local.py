@@ -214,30 +214,16 @@ def _file(
 ) -> int:
     number = _next_number(db, arrived)
     thread = _given_thread(db, thread_id) or _known_thread(db, parsed) or number
-    db.execute(
-        "INSERT INTO mail VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            number,
-            thread,
-            clock.to_ms(arrived),
-            parsed.message_id,
-            parsed.sender,
-            parsed.to,
-            parsed.subject,
-            parsed.date_header,
-            parsed.snippet,
-            len(parsed.attachments),
-            _digest(raw),
-        ),
-    )
+    where = (number, thread, clock.to_ms(arrived), parsed.message_id)
+    shown = (parsed.sender, parsed.to, parsed.subject, parsed.date_header, parsed.snippet)
+    row = (*where, *shown, len(parsed.attachments), _digest(raw))
+    db.execute("INSERT INTO mail VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
     db.execute("INSERT INTO raw VALUES (?, ?)", (number, raw))
     everybody = f"{parsed.to} {parsed.cc} {parsed.bcc}"
     files = " ".join(attachment.name for attachment in parsed.attachments)
     words = map(local_query.space_out, (parsed.sender, everybody, parsed.subject, parsed.body, files))
-    db.execute(
-        "INSERT INTO words (rowid, sender, recipients, subject, body, files) VALUES (?, ?, ?, ?, ?, ?)",
-        (number, *words),
-    )
+    columns = "rowid, sender, recipients, subject, body, files"
+    db.execute(f"INSERT INTO words ({columns}) VALUES (?, ?, ?, ?, ?, ?)", (number, *words))
     mentioned = {parsed.message_id, parsed.in_reply_to, *parsed.references} - {""}
     db.executemany("INSERT OR IGNORE INTO mentioned VALUES (?, ?)", [(each, thread) for each in mentioned])
     for label in labels:
@@ -251,9 +237,7 @@ def _next_number(db: sqlite3.Connection, arrived: datetime) -> int:
     first = local_query.number_at(arrived)
     following = first + (1 << local_query.COUNTER_BITS)
     (last,) = db.execute("SELECT max(id) FROM mail WHERE id >= ? AND id < ?", (first, following)).fetchone()
-    if last is None:
-        return first
-    return int(last) + 1
+    return first if last is None else int(last) + 1
 
 
 def _known_thread(db: sqlite3.Connection, parsed: Parsed) -> int | None:
@@ -273,9 +257,7 @@ def _receive(db: sqlite3.Connection, mails: Sequence[Incoming], now: datetime) -
         for mail, read in zip(mails, parsed, strict=True):
             if db.execute("SELECT 1 FROM mail WHERE digest = ?", (_digest(mail.raw),)).fetchone():
                 continue
-            labels = ["INBOX"]
-            if not mail.seen:
-                labels.append("UNREAD")
+            labels = ["INBOX"] if mail.seen else ["INBOX", "UNREAD"]
             # A date in the future would stand above everything for years.
             arrived = min(read.received or mail.dated or read.date or now, now)
             _file(db, mail.raw, read, arrived, labels)

@@ -32,9 +32,7 @@ class _Lead(NamedTuple):
 
 def select(columns: str, asked: Query) -> Condition:
     """The statement that finds what is asked for; the caller adds the limit."""
-    terms = [asked]
-    if isinstance(asked, AllOf):
-        terms = list(asked.parts)
+    terms = [*query.terms(asked)]
     if query.leaves_trash_out(asked):
         terms += [Not(HasLabel("TRASH")), Not(HasLabel("SPAM"))]
     lead = _lead(terms)

@@ -8,16 +8,16 @@ import base64
 import binascii
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
 from typing import Literal, NamedTuple
-from urllib.parse import unquote_to_bytes
+from urllib.parse import quote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, FullMessage, MailSummary, headers, html
+from deskhand.mail import Attachment, FullMessage, MailContent, MailSummary, headers, html
 from deskhand.mail.addresses import Person, people, recipient
 from deskhand.mail.charsets import decode, without_surrogates
 
@@ -41,56 +41,40 @@ _BLANK = re.compile(rb"\r?\n")
 _PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
+_DATA_KINDS = ("text/calendar", "text/vcard", "text/csv")
 _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed(MailContent):
     """A mail as it reads. Addresses are `Name <address>`; an id has its angle brackets."""
 
     sender: str
     to: str
-    cc: str
     bcc: str
-    reply_to: str
     subject: str
     date_header: str
     date: datetime | None
     """What the Date header means, UTC; None where it means nothing."""
     received: datetime | None
     """When the last server took it, as it says itself."""
-    message_id: str
     in_reply_to: str
-    references: tuple[str, ...]
     action_id: str
-    body: str
-    body_from: BodyFrom
-    warnings: tuple[str, ...]
-    attachments: tuple[Attachment, ...]
-    list_mail: bool
 
     @property
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(self, *, id: str, thread_id: str, date: datetime, labels: tuple[str, ...]) -> MailSummary:  # noqa: A002
-        shown = (self.sender, self.to, self.subject, date, self.date_header, self.snippet)
-        return MailSummary(id, thread_id, *shown, labels)
+    def summary(
+        self, mail_id: str, thread_id: str, date: datetime, snippet: str, labels: tuple[str, ...]
+    ) -> MailSummary:
+        shown = (self.sender, self.to, self.subject, date, self.date_header, snippet)
+        return MailSummary(mail_id, thread_id, *shown, labels)
 
     def full(self, summary: MailSummary) -> FullMessage:
-        return FullMessage(
-            summary,
-            cc=self.cc,
-            reply_to=self.reply_to,
-            message_id=self.message_id,
-            references=self.references,
-            body=self.body,
-            body_from=self.body_from,
-            warnings=self.warnings,
-            attachments=self.attachments,
-            list_mail=self.list_mail,
-        )
+        content = {field.name: getattr(self, field.name) for field in fields(MailContent)}
+        return FullMessage(summary=summary, **content)
 
 
 # Reading
@@ -105,7 +89,7 @@ class _Part(NamedTuple):
     def first(self, name: bytes) -> bytes:
         return self.fields.get(name, [b""])[0]
 
-    def joined(self, name: bytes, separator: bytes) -> bytes:
+    def join(self, name: bytes, separator: bytes) -> bytes:
         return separator.join(self.fields.get(name, []))
 
 
@@ -129,11 +113,13 @@ def parse(raw: bytes) -> Parsed:
     top = _part(_START.sub(b"", raw, count=1))
     notes = _Notes()
     body = _text_of(top, notes, depth=0)
-    shown = _without_invisible(body.text, notes)
+    shown, invisible = unseen.strip(without_surrogates(body.text))
+    if invisible:
+        notes.warnings.append(f"invisible characters removed: {invisible:,}")
     if len(shown) > LONGEST_BODY:
         notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
-    notes.warnings += _sender_warnings(people(top.joined(b"from", b", ")))
+    notes.warnings += _sender_warnings(people(top.join(b"from", b", ")))
     precedence = headers.text(top.first(b"precedence")).lower()
     return Parsed(
         sender=_people(top, b"from"),
@@ -147,7 +133,7 @@ def parse(raw: bytes) -> Parsed:
         received=headers.date(top.first(b"received").rpartition(b";")[2]),
         message_id=headers.first_message_id(top.first(b"message-id")),
         in_reply_to=headers.first_message_id(top.first(b"in-reply-to")),
-        references=headers.message_ids(top.joined(b"references", b" ")),
+        references=headers.message_ids(top.join(b"references", b" ")),
         action_id=headers.text(top.first(ACTION_HEADER.lower().encode())),
         body=shown,
         body_from=body.source if shown else "none",
@@ -158,7 +144,7 @@ def parse(raw: bytes) -> Parsed:
 
 
 def _people(part: _Part, name: bytes) -> str:
-    return _visible(", ".join(map(str, people(part.joined(name, b", ")))))
+    return _visible(", ".join(map(str, people(part.join(name, b", ")))))
 
 
 def _visible(text: str) -> str:
@@ -212,13 +198,8 @@ def _join_pieces(pieces: dict[int, tuple[str, bool]]) -> str:
         return "".join(text for text, _ in ordered)
     charset, _, rest = first.partition("'")
     ordered[0] = (rest.partition("'")[2], True)
-    data = b""
-    for text, is_encoded in ordered:
-        if is_encoded:
-            data += unquote_to_bytes(text)
-        else:
-            data += text.encode("utf-8", "replace")
-    return decode(data, charset)
+    plain = [text if is_encoded else quote(text, errors="replace") for text, is_encoded in ordered]
+    return decode(unquote_to_bytes("".join(plain)), charset)
 
 
 def _content(part: _Part) -> bytes:
@@ -240,9 +221,7 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     children = _children(part)
     if children:
         texts = [_text_of(child, notes, depth + 1) for child in children]
-        if part.kind == "multipart/alternative":
-            return _choose(texts, notes)
-        return _join_texts(texts)
+        return _choose(texts, notes) if part.kind == "multipart/alternative" else _join_texts(texts)
     if _is_attachment(part):
         notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
         return _Text("", "none")
@@ -279,11 +258,7 @@ def _children(part: _Part) -> list[_Part]:
 def _is_attachment(part: _Part) -> bool:
     if part.first(b"content-disposition").strip().lower().startswith(b"attachment"):
         return True
-    if part.kind in ("text/plain", "text/html"):
-        return False
-    if part.kind in ("text/calendar", "text/vcard", "text/csv"):
-        return True
-    return not part.kind.startswith(("text/", "multipart/"))
+    return not part.kind.startswith(("text/", "multipart/")) or part.kind in _DATA_KINDS
 
 
 def _filename(part: _Part) -> str:
@@ -299,11 +274,8 @@ def _filename(part: _Part) -> str:
 
 def _join_texts(texts: Sequence[_Text]) -> _Text:
     filled = [text for text in texts if text.text.strip()]
-    source: BodyFrom = "none"
-    if filled:
-        source = "plain"
-    if any(text.source == "html" for text in filled):
-        source = "html"
+    has_html = any(text.source == "html" for text in filled)
+    source: BodyFrom = "html" if has_html else "plain"
     return _Text("\n".join(text.text for text in filled), source)
 
 
@@ -333,13 +305,6 @@ def _read_html(source: str, notes: _Notes) -> _Text:
     return _Text(seen.text, "html")
 
 
-def _without_invisible(text: str, notes: _Notes) -> str:
-    cleaned, count = unseen.strip(without_surrogates(text))
-    if count:
-        notes.warnings.append(f"invisible characters removed: {count:,}")
-    return cleaned
-
-
 # Writing
 
 
@@ -363,19 +328,15 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
+    kind = "html" if _HTML.match(text) else "plain"
+    encoding, content = _transfer_encode(text)
     lines = [
         f"From: {recipient(sender)}",
         headers.fold("To", recipients, separator=","),
         headers.encode("Subject", headers.demand_line("subject", subject)),
         f"Date: {format_datetime(date)}",
         f"Message-ID: {headers.demand_id('message_id', message_id)}",
-        *_thread_fields(in_reply_to, references),
-    ]
-    if action_id:
-        lines.append(f"{ACTION_HEADER}: {headers.demand_line('action_id', action_id)}")
-    kind = "html" if _HTML.match(text) else "plain"
-    encoding, content = _transfer_encode(text)
-    lines += [
+        *_optional_fields(in_reply_to, references, action_id),
         "MIME-Version: 1.0",
         f'Content-Type: text/{kind}; charset="utf-8"',
         f"Content-Transfer-Encoding: {encoding}",
@@ -399,7 +360,7 @@ def _demand_body(body: str) -> str:
     return text
 
 
-def _thread_fields(in_reply_to: str | None, references: Sequence[str]) -> list[str]:
+def _optional_fields(in_reply_to: str | None, references: Sequence[str], action_id: str | None) -> list[str]:
     parents = dict.fromkeys(references)
     fields: list[str] = []
     if in_reply_to:
@@ -407,6 +368,8 @@ def _thread_fields(in_reply_to: str | None, references: Sequence[str]) -> list[s
         fields.append(f"In-Reply-To: {headers.demand_id('in_reply_to', in_reply_to)}")
     if parents:
         fields.append(headers.fold("References", [headers.demand_id("references", each) for each in parents]))
+    if action_id:
+        fields.append(f"{ACTION_HEADER}: {headers.demand_line('action_id', action_id)}")
     return fields
 
 

@@ -109,12 +109,17 @@ _TOKEN = re.compile(r'\s*(?:([(){}])|(-)(?=[^\s-])|"([^"]*)"|([a-zA-Z0-9_]+):(?=
 def parse(text: str, now: datetime) -> Query:
     """What is asked for; relative ages count from `now`."""
     if len(text) > LONGEST:
-        raise _refused(f"is longer than {LONGEST} characters", text)
+        raise _refusal(f"is longer than {LONGEST} characters", text)
     try:
         text.encode()
     except UnicodeEncodeError as exc:
-        raise _refused("is not valid Unicode", text) from exc
-    return _Parser(text, now).whole()
+        raise _refusal("is not valid Unicode", text) from exc
+    return _Parser(text, now).parse()
+
+
+def terms(query: Query) -> tuple[Query, ...]:
+    """What must all hold."""
+    return query.parts if isinstance(query, AllOf) else (query,)
 
 
 def leaves_trash_out(query: Query) -> bool:
@@ -138,17 +143,17 @@ class _Parser:
         self._depth = 0
         self._terms_seen = 0
 
-    def whole(self) -> Query:
+    def parse(self) -> Query:
         query = self._terms("", "")
         if self._at < len(self._text):
-            raise _refused("closes a bracket that was not opened", self._text)
+            raise _refusal("closes a bracket that was not opened", self._text)
         return query
 
     def _terms(self, end: str, operator: str) -> Query:
         """Everything up to the closing bracket `end`; in braces any of it is enough."""
         self._depth += 1
         if self._depth > DEEPEST:
-            raise _refused("has too many brackets in each other", self._text)
+            raise _refusal("has too many brackets in each other", self._text)
         groups: list[list[Query]] = []
         joining = False
         while (token := self._next(end)) is not None:
@@ -168,34 +173,33 @@ class _Parser:
         return AnyOf(parts) if end == "}" and parts else AllOf(parts)
 
     def _next(self, end: str) -> re.Match[str] | None:
-        rest = self._text[self._at :].strip()
-        found = _TOKEN.match(self._text, self._at) if rest else None
-        if found is None:
-            if rest:
-                raise _refused("opens a quote and does not close it", self._text)
+        """The next token; None at the closing bracket `end`, or at the end of the query where that is empty."""
+        if not self._text[self._at :].strip():
             if end:
-                raise _refused("opens a bracket and does not close it", self._text)
+                raise _refusal("opens a bracket and does not close it", self._text)
             self._at = len(self._text)
             return None
-        if found[1] and found[1] in ")}":
-            if found[1] != end:
-                raise _refused("closes a bracket that was not opened", self._text)
-            self._at = found.end()
-            return None
+        found = _TOKEN.match(self._text, self._at)
+        if found is None:
+            raise _refusal("opens a quote and does not close it", self._text)
         self._at = found.end()
-        return found
+        if not found[1] or found[1] not in ")}":
+            return found
+        if found[1] != end:
+            raise _refusal("closes a bracket that was not opened", self._text)
+        return None
 
     def _term(self, token: re.Match[str], operator: str) -> Query:
         bracket, minus, quoted, named, word = token.groups()
         self._terms_seen += 1
         if self._terms_seen > MOST_TERMS:
-            raise _refused(f"has more than {MOST_TERMS} terms", self._text)
+            raise _refusal(f"has more than {MOST_TERMS} terms", self._text)
         if bracket:
-            return self._terms(")" if bracket == "(" else "}", operator)
+            return self._terms({"(": ")", "{": "}"}[bracket], operator)
         if minus:
             following = self._next("")
             if following is None:
-                raise _refused("ends in a minus", self._text)
+                raise _refusal("ends in a minus", self._text)
             return Not(self._term(following, operator))
         if named:
             known = _operator(named, self._text)
@@ -204,12 +208,15 @@ class _Parser:
             return inner if known else AllOf((self._leaf(operator, named), inner))
         if quoted is not None:
             return self._leaf(operator, quoted)
+        return self._word(word, operator)
+
+    def _word(self, word: str, operator: str) -> Query:
         name, colon, value = word.partition(":")
         known = _operator(name, self._text) if colon and not operator else None
         if known is None:
             return self._leaf(operator, word)
         if not value:
-            raise _refused(f"has nothing after {known}:", self._text)
+            raise _refusal(f"has nothing after {known}:", self._text)
         return self._leaf(known, value)
 
     def _leaf(self, operator: str, value: str) -> Query:  # noqa: PLR0911 - one case an operator
@@ -220,17 +227,20 @@ class _Parser:
                 return HasMessageId(value.strip("<>"))
             case "label":
                 return HasLabel(label_name(value))
+            case "in" if value.lower() == "anywhere":
+                return Anywhere()
             case "in":
-                return Anywhere() if value.lower() == "anywhere" else HasLabel(_place(value))
+                return HasLabel(_PLACES.get(value.lower()) or label_name(value))
             case "is" | "has":
                 return self._state(operator, value)
             case "after" | "newer":
                 return Since(self._moment(operator, value))
             case "before" | "older":
                 return Until(self._moment(operator, value))
+            case "newer_than":
+                return Since(self._now - self._age(operator, value))
             case _:
-                moment = self._now - self._age(operator, value)
-                return Since(moment) if operator == "newer_than" else Until(moment)
+                return Until(self._now - self._age(operator, value))
 
     def _state(self, operator: str, value: str) -> Query:
         match f"{operator}:{value.lower()}":
@@ -242,7 +252,7 @@ class _Parser:
                 return HasLabel(value.upper())
             case other:
                 allowed = "has:attachment, is:unread, is:read, is:starred, is:important"
-                raise _refused(f"asks for {other}, which is not supported", self._text, allowed)
+                raise _refusal(f"asks for {other}, which is not supported", self._text, allowed)
 
     def _moment(self, operator: str, value: str) -> datetime:
         if found := re.fullmatch(r"(\d{4})[/.-](\d{1,2})[/.-](\d{1,2})", value, re.ASCII):
@@ -253,14 +263,15 @@ class _Parser:
                 pass
         elif re.fullmatch(r"\d{9,11}", value, re.ASCII):
             return datetime.fromtimestamp(int(value), UTC)
-        raise _refused(f"has {operator}:{value}, which is not a date", self._text, f"{operator}:2026/01/31")
+        raise _refusal(f"has {operator}:{value}, which is not a date", self._text, f"{operator}:2026/01/31")
 
     def _age(self, operator: str, value: str) -> timedelta:
         found = re.fullmatch(r"(\d{1,5})([hdmy])", value.lower(), re.ASCII)
-        age = int(found[1]) * _UNITS[found[2]] if found else None
-        if age is None or age > timedelta(days=36_500):
-            raise _refused(f"has {operator}:{value}, which is not an age", self._text, f"{operator}:7d (h, d, m or y)")
-        return age
+        if found:
+            age = int(found[1]) * _UNITS[found[2]]
+            if age <= timedelta(days=36_500):
+                return age
+        raise _refusal(f"has {operator}:{value}, which is not an age", self._text, f"{operator}:7d (h, d, m or y)")
 
 
 def label_name(given: str) -> str:
@@ -268,22 +279,20 @@ def label_name(given: str) -> str:
     return given.upper() if given.upper() in SYSTEM_LABELS else given
 
 
-def _place(value: str) -> str:
-    return _PLACES.get(value.lower()) or label_name(value)
-
-
 def _operator(name: str, text: str) -> str | None:
     """The operator, or nothing where `name:` is only text, such as a time of day or the start of a URL."""
     lower = name.lower()
     if lower in OPERATORS:
         return lower
-    near = get_close_matches(lower, OPERATORS, n=1, cutoff=0.75)
-    if lower in _UNSUPPORTED or near:
-        raise _refused(f"has {name}:, which is not an operator", text, f"did you mean {near[0]}:?" if near else None)
+    problem = f"has {name}:, which is not an operator"
+    for near in get_close_matches(lower, OPERATORS, n=1, cutoff=0.75):
+        raise _refusal(problem, text, f"did you mean {near}:?")
+    if lower in _UNSUPPORTED:
+        raise _refusal(problem, text)
     return None
 
 
-def _refused(problem: str, text: str, suggestion: str | None = None) -> InvalidInput:
+def _refusal(problem: str, text: str, suggestion: str | None = None) -> InvalidInput:
     hint = f"Operators: {', '.join(f'{name}:' for name in OPERATORS)}; quotes, -, OR and brackets."
     fields = [FieldProblem("query", problem, printable(text), suggestion)]
     return InvalidInput(f"The search query cannot be read: it {problem}.", hint=hint, fields=fields)

@@ -1,1 +1,15 @@
-"""Notes: a vault of Markdown files, read and changed safely, listed and searched through a disposable index."""
+"""Notes: a vault of Markdown files, read and changed safely, listed and searched through a disposable index.
+
+Who calls whom:
+
+    vault            what can be done with notes; other packages begin here
+    ├── paths, disk          a name inside the vault, and its file, read and replaced safely
+    ├── frontmatter, links   the text of one note: its properties, and its links to others
+    └── index        lists and searches; every hit is verified in its file
+        ├── upkeep           keeps the catalog as the files are
+        │   ├── walk         the notes as the file system has them
+        │   └── watch        what changed, as the system reports it
+        ├── lookup           asks the catalog for candidates, in the order of the answer
+        ├── catalog          the index file: its tables, and what is filed in them
+        └── matching         what matches a query and what is shown of it; text in, text out
+"""

@@ -20,7 +20,7 @@ from threading import Lock
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter
 from deskhand.notes.matching import fold, pairs, words_of
-from deskhand.notes.walk import Key, Root, look, read
+from deskhand.notes.walk import Key, Root, key_of, read
 
 VERSION = 1
 RACY_NS = 2_000_000_000
@@ -62,7 +62,8 @@ class NoteText:
     properties: set[tuple[str, str]]
     body: str
 
-    def folded(self, path: str) -> str:
+    def fold(self, path: str) -> str:
+        """What a search looks at: the path, the values and the body, folded."""
         return "\n".join([fold(path), *map(fold, self.values), fold(self.body)])
 
 
@@ -78,32 +79,42 @@ class Filing:
     size: int
 
 
+def paths_below(folder: str) -> tuple[str, str]:
+    """Every path below the folder sorts between these two; the vault's own folder is empty."""
+    if not folder:
+        return "", "\U0010ffff"
+    return f"{folder}/", f"{folder}0"
+
+
 def text_of(source: str) -> NoteText:
     try:
         note = frontmatter.parse(source)
     except Unreadable:
         block, body = frontmatter.split(source)
         return NoteText([block or ""], set(), body)
-    values = [_encodable(value) for value in frontmatter.value_texts(note.frontmatter)]
-    pairs = {(fold(_encodable(k)), fold(_encodable(v))) for k, v in frontmatter.properties(note.frontmatter)}
-    return NoteText(values, pairs, note.body)
+    values = [*map(_without_surrogates, frontmatter.value_texts(note.frontmatter))]
+    properties = {
+        (fold(_without_surrogates(key)), fold(_without_surrogates(value)))
+        for key, value in frontmatter.properties(note.frontmatter)
+    }
+    return NoteText(values, properties, note.body)
 
 
-def _encodable(text: str) -> str:
+def _without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def decoded(data: bytes) -> str:
+def decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def prepare(root: Root, path: str, now: float) -> Filing:
+def read_filing(root: Root, path: str, now: float) -> Filing:
     content = read(root, path)
     if content is None:
         return Filing(path, None, racy=False, digest=b"", text=NoteText([], set(), ""), size=0)
     data, key = content
     racy = key[3] > now * 1e9 - RACY_NS
-    return Filing(path, key, racy, blake2b(data, digest_size=16).digest(), text_of(decoded(data)), len(data))
+    return Filing(path, key, racy, blake2b(data, digest_size=16).digest(), text_of(decode(data)), len(data))
 
 
 class Catalog:
@@ -116,11 +127,13 @@ class Catalog:
         self._idle: list[sqlite3.Connection] = []
 
     @contextmanager
-    def connected(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
             if self._inode != _inode(self.file):
                 self._forget()
-            db = self._idle.pop() if self._idle else self._connect()
+            if not self._idle:
+                self._idle.append(self._connect())
+            db = self._idle.pop()
             inode = self._inode
         try:
             yield db
@@ -187,31 +200,27 @@ def _open(file: Path) -> sqlite3.Connection:
         # It holds what the notes hold, so it is nobody else's to read.
         file.touch(mode=0o600)
     try:
-        return _ready(file)
+        return _connect(file)
     except sqlite3.DatabaseError as exc:
         if is_busy(exc):
             raise
         _delete(file)
-        return _ready(file)
+        return _connect(file)
 
 
-def _ready(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> sqlite3.Connection:
     db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         for setting in ("journal_mode = WAL", "synchronous = OFF", "cache_size = -8000"):
             db.execute(f"PRAGMA {setting}")
         if not db.execute("SELECT 1 FROM sqlite_schema").fetchone():
             db.executescript(f"BEGIN IMMEDIATE;{_TABLES}COMMIT;")
-        _demand_version(db)
+        if db.execute("PRAGMA user_version").fetchone() != (VERSION,):
+            raise sqlite3.DatabaseError("the index has another version")  # noqa: TRY301
     except BaseException:
         db.close()
         raise
     return db
-
-
-def _demand_version(db: sqlite3.Connection) -> None:
-    if db.execute("PRAGMA user_version").fetchone()[0] != VERSION:
-        raise sqlite3.DatabaseError("the index has another version")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
@@ -240,12 +249,12 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 def differences(db: sqlite3.Connection, found: dict[str, Key], below: str = "") -> dict[str, Key | None]:
     """What differs between `found`, which is used up, and the rows of that folder. Racy rows count as changed."""
     changes: dict[str, Key | None] = {}
-    rows = db.execute(
-        "SELECT path, mtime_ns, size, inode, ctime_ns, racy, stale FROM note "
-        + ("WHERE path = ? OR (path > ? AND path < ?)" if below else ""),
-        (below, f"{below}/", f"{below}0") if below else (),
-    )
-    for path, mtime_ns, size, inode, ctime_ns, racy, stale in rows:
+    sql = "SELECT path, mtime_ns, size, inode, ctime_ns, racy, stale FROM note"
+    values: tuple[str, ...] = ()
+    if below:
+        sql += " WHERE path = ? OR (path > ? AND path < ?)"
+        values = (below, *paths_below(below))
+    for path, mtime_ns, size, inode, ctime_ns, racy, stale in db.execute(sql, values):
         key = found.pop(path, None)
         if key is None:
             changes[path] = None
@@ -260,17 +269,17 @@ def in_order(found: dict[str, Key]) -> dict[str, Key]:
     return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0])))
 
 
-def note_changes(db: sqlite3.Connection, root: Root, changes: Mapping[str, Key | None]) -> None:
+def record_changes(db: sqlite3.Connection, root: Root, changes: Mapping[str, Key | None]) -> None:
     """Rows for what came, none for what went, and all that changed is stale."""
     for path, seen in changes.items():
         # It may have come back since the scan that missed it.
-        if key := seen or look(root, path):
-            note_change(db, path, key)
+        if key := seen or key_of(root, path):
+            _record_change(db, path, key)
         else:
             _forget(db, path)
 
 
-def note_change(db: sqlite3.Connection, path: str, key: Key) -> None:
+def _record_change(db: sqlite3.Connection, path: str, key: Key) -> None:
     db.execute(
         "INSERT INTO note(path, mtime_ns, size, inode, ctime_ns) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (path) DO UPDATE SET stale = 1",
@@ -288,43 +297,44 @@ def clear(db: sqlite3.Connection) -> None:
     db.execute("UPDATE state SET generation = lower(hex(randomblob(4))), versions = 0")
 
 
-def merged(db: sqlite3.Connection, table: str, pages: int) -> bool:
-    """Go on making one segment of a text table's many, each of which costs every look-up; whether it is one now."""
+def merge_segments(db: sqlite3.Connection, table: str, pages: int) -> bool:
+    """Go on making one of a text table's many segments, each of which costs every look-up; True when it is one."""
     before = db.total_changes
     db.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
     return db.total_changes - before < 2
 
 
-def settle(db: sqlite3.Connection) -> None:
+def checkpoint(db: sqlite3.Connection) -> None:
     """Bring what was written into the file itself: a long log before it costs every look-up. Readers may prevent it."""
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def put(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
-    """Put the texts in. What another process has filed in the meantime is left as it is."""
+def file_texts(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
+    """File what was read. What another process has filed in the meantime is left as it is."""
     words: set[str] = set()
     new = 0
     for filing in filings:
         row = db.execute("SELECT id, digest FROM note WHERE path = ? AND stale", (filing.path,)).fetchone()
         if row is None:
             continue
+        number, digest = row
         if filing.key is None:
             _forget(db, filing.path)
-        elif row[1] == filing.digest:
-            db.execute(f"UPDATE note SET {_KEY}, racy = ?, stale = 0 WHERE id = ?", (*filing.key, filing.racy, row[0]))
+        elif digest == filing.digest:
+            db.execute(f"UPDATE note SET {_KEY}, racy = ?, stale = 0 WHERE id = ?", (*filing.key, filing.racy, number))
         else:
-            words |= _insert(
-                db, filing, filing.key, row[0] if row[1] is None else _renewed(db, filing.path, filing.key)
-            )
+            if digest is not None:
+                number = _new_version(db, filing.path, filing.key)
+            words |= _insert(db, filing, filing.key, number)
             new += 1
     _learn(db, words)
     db.execute("UPDATE state SET versions = versions + ?", (new,))
 
 
-def _renewed(db: sqlite3.Connection, path: str, key: Key) -> int:
-    """The id for a new version of a note."""
+def _new_version(db: sqlite3.Connection, path: str, key: Key) -> int:
+    """Make a row for a new version of a note; its id."""
     _forget(db, path)
-    note_change(db, path, key)
+    _record_change(db, path, key)
     return int(db.execute("SELECT id FROM note WHERE path = ?", (path,)).fetchone()[0])
 
 
@@ -336,7 +346,7 @@ def _insert(db: sqlite3.Connection, filing: Filing, key: Key, number: int) -> se
         f"UPDATE note SET {_KEY}, racy = ?, stale = 0, digest = ?, props = ? WHERE id = ?",
         (*key, filing.racy, filing.digest, props, number),
     )
-    folded = text.folded(filing.path)
+    folded = text.fold(filing.path)
     words, gaps = words_of(folded)
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
     db.execute("INSERT INTO posting(rowid, text) VALUES (?, ?)", (number, " ".join(words | gaps)))
@@ -353,9 +363,8 @@ def _learn(db: sqlite3.Connection, words: Iterable[str]) -> None:
     db.executemany("INSERT OR IGNORE INTO word(text) VALUES (?)", ((word,) for word in words))
     new = db.execute("SELECT id, text FROM word WHERE id > ?", (known,)).fetchall()
     db.executemany("INSERT INTO tri(rowid, text) VALUES (?, ?)", new)
-    db.executemany(
-        "INSERT INTO pair(rowid, text) VALUES (?, ?)", ((number, " ".join(pairs(word))) for number, word in new)
-    )
+    grams = ((number, " ".join(pairs(word))) for number, word in new)
+    db.executemany("INSERT INTO pair(rowid, text) VALUES (?, ?)", grams)
 
 
 def _forget(db: sqlite3.Connection, path: str) -> None:

@@ -68,20 +68,20 @@ def parse(text: str) -> Note:
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
     """The text of a new note."""
-    return _rendered(_checked(frontmatter), body, "\n")
+    return _render(_demand_writable(frontmatter), body, "\n")
 
 
 def merge(text: str, changes: Mapping[str, Any]) -> str:
     """`text` with these keys set and every other byte as it was."""
     old, root = _read(text)
-    return _rewritten(text, old, root, Note(old.frontmatter | _checked(changes), old.body))
+    return _rewrite(text, old, root, Note(old.frontmatter | _demand_writable(changes), old.body))
 
 
 def rewrite(text: str, frontmatter: Mapping[str, Any], body: str) -> str:
     """`text` with exactly this frontmatter and body; what need not change keeps its bytes."""
     old, root = _read(text)
-    wanted = Note(_checked(frontmatter), _body_as_filed(text, old.body, body))
-    return _rewritten(text, old, root, wanted)
+    wanted = Note(_demand_writable(frontmatter), _body_as_filed(text, old.body, body))
+    return _rewrite(text, old, root, wanted)
 
 
 def value_texts(frontmatter: Mapping[str, Any]) -> Iterator[str]:
@@ -93,23 +93,25 @@ def value_texts(frontmatter: Mapping[str, Any]) -> Iterator[str]:
 def properties(frontmatter: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(key, text) for filters: one for each scalar at the top and for each item of a list at the top."""
     for key, value in frontmatter.items():
-        for item in value if isinstance(value, list) else [value]:
+        items = value if isinstance(value, list) else [value]
+        for item in items:
             if not isinstance(item, list | dict):
-                yield key, "" if item is None else _value_text(item)
+                yield key, next(_leaf_texts(item), "")
 
 
 def _leaf_texts(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        yield from value_texts(value)
-    elif isinstance(value, list):
-        for item in value:
-            yield from _leaf_texts(item)
-    elif value is not None:
-        yield _value_text(value)
-
-
-def _value_text(value: Any) -> str:
-    return value if isinstance(value, str) else _literal(value)
+    match value:
+        case None:
+            return
+        case str():
+            yield value
+        case dict():
+            yield from value_texts(value)
+        case list():
+            for item in value:
+                yield from _leaf_texts(item)
+        case _:
+            yield _literal(value)
 
 
 # The parts of a note.
@@ -117,12 +119,12 @@ def _value_text(value: Any) -> str:
 
 def _parts(text: str) -> tuple[str, str | None, str, str]:
     """BOM and opening line, block, closing line, body; joined they are `text`."""
-    opening = _OPENING.match(text)
-    closing = _CLOSING.search(text, opening.end()) if opening else None
-    if opening is None or closing is None:
-        bom = _BOM if text.startswith(_BOM) else ""
-        return bom, None, "", text[len(bom) :]
-    return opening[0], text[opening.end() : closing.start()], closing[0], text[closing.end() :]
+    if opening := _OPENING.match(text):
+        start = opening.end()
+        if closing := _CLOSING.search(text, start):
+            return opening[0], text[start : closing.start()], closing[0], text[closing.end() :]
+    body = text.removeprefix(_BOM)
+    return text.removesuffix(body), None, "", body
 
 
 def _is_crlf(text: str) -> bool:
@@ -132,7 +134,9 @@ def _is_crlf(text: str) -> bool:
 def _body_as_filed(text: str, old: str, new: str) -> str:
     if old.replace("\r\n", "\n") == new.replace("\r\n", "\n"):
         return old
-    return new.replace("\n", "\r\n") if "\r" not in new and _is_crlf(text) else new
+    if "\r" not in new and _is_crlf(text):
+        return new.replace("\n", "\r\n")
+    return new
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -211,23 +215,23 @@ def _load(block: str) -> _Node | None:
             if isinstance(event, yaml.DocumentStartEvent) and root is not None:
                 raise _unreadable(block, start, "two_documents", "a second document")
             if isinstance(event, yaml.CollectionStartEvent):
-                stack.append(_opened(block, event, stack))
+                stack.append(_begin_collection(block, event, stack))
                 continue
             if isinstance(event, yaml.CollectionEndEvent):
-                node = _closed(block, event, stack.pop())
+                node = _end_collection(block, event, stack.pop())
             elif isinstance(event, yaml.ScalarEvent):
                 node = _scalar(block, event, as_key=bool(stack) and stack[-1].wants_key())
             else:
                 continue
             if stack:
-                _put(block, stack[-1], node)
+                _add(block, stack[-1], node)
             else:
                 root = node
     # ValueError and OverflowError: the Python parser on an escape beyond Unicode.
     except (yaml.YAMLError, ValueError, OverflowError) as error:
         mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
         problem = getattr(error, "problem", None) or "invalid YAML"
-        raise _unreadable(block, mark.index if mark else 0, "invalid_yaml", problem) from error
+        raise _unreadable(block, getattr(mark, "index", 0), "invalid_yaml", problem) from error
     return root
 
 
@@ -254,7 +258,7 @@ def _unreadable(block: str, index: int, reason: str, what: str) -> Unreadable:
     )
 
 
-def _opened(block: str, event: Any, stack: list[_Open]) -> _Open:
+def _begin_collection(block: str, event: Any, stack: list[_Open]) -> _Open:
     start = event.start_mark.index
     if stack and stack[-1].wants_key():
         raise _unreadable(block, start, "complex_key", "a list or mapping as a key")
@@ -264,7 +268,7 @@ def _opened(block: str, event: Any, stack: list[_Open]) -> _Open:
     return _Open(value, start, bool(event.flow_style))
 
 
-def _closed(block: str, event: Any, done: _Open) -> _Node:
+def _end_collection(block: str, event: Any, done: _Open) -> _Node:
     if not done.flow:
         # The parser ends a block at the next token, behind comments that are not part of it.
         return _Node(done.value, done.start, done.end, entries=done.entries)
@@ -285,7 +289,7 @@ def _is_wikilink(source: str) -> bool:
     )
 
 
-def _put(block: str, parent: _Open, node: _Node) -> None:
+def _add(block: str, parent: _Open, node: _Node) -> None:
     parent.end = node.end
     if isinstance(parent.value, list):
         parent.value.append(node.value)
@@ -308,14 +312,14 @@ def _scalar(block: str, event: Any, *, as_key: bool) -> _Node:
     is_block = event.style in ("|", ">")
     if is_block:
         end = start + len(block[start:end].rstrip())
-    value = event.value if as_key else _typed(event)
+    value = event.value if as_key else _scalar_value(event)
     return _Node(value, start, end, block_scalar=is_block)
 
 
-def _typed(event: yaml.ScalarEvent) -> Any:
+def _scalar_value(event: yaml.ScalarEvent) -> Any:
     text: str = event.value
     if event.tag is not None:
-        return _tagged(event.tag, text)
+        return _tagged_value(event.tag, text)
     if event.style:
         return text
     if text in ("true", "false"):
@@ -327,7 +331,7 @@ def _typed(event: yaml.ScalarEvent) -> Any:
     return _finite(text) if _DECIMAL.fullmatch(text) else text
 
 
-def _tagged(tag: str, text: str) -> Any:
+def _tagged_value(tag: str, text: str) -> Any:
     match tag.removeprefix(_TAG):
         case "int" if _TAGGED_INT.fullmatch(text):
             return int(text)
@@ -348,7 +352,7 @@ def _finite(text: str) -> float | str:
 # Writing.
 
 
-def _rendered(frontmatter: dict[str, Any], body: str, newline: str) -> str:
+def _render(frontmatter: dict[str, Any], body: str, newline: str) -> str:
     if not frontmatter and not body.startswith(_BOM) and split(body)[0] is None:
         return body
     block = "".join(_entry(key, value, newline) for key, value in frontmatter.items())
@@ -359,7 +363,9 @@ def _rendered(frontmatter: dict[str, Any], body: str, newline: str) -> str:
 
 def _entry(key: str, value: Any, newline: str, indent: str = "") -> str:
     name = _text(key)
-    opening = f"{indent}? {name}{newline}{indent}:" if len(name) > _LONGEST_KEY else f"{indent}{name}:"
+    if len(name) > _LONGEST_KEY:
+        name = f"? {name}{newline}{indent}"
+    opening = f"{indent}{name}:"
     if _is_items(value):
         return opening + _items(value, newline + indent + "  ") + newline
     return f"{opening} {_inline(value)}{newline}"
@@ -379,19 +385,23 @@ def _inline(value: Any) -> str:
 
 def _flow(value: Any) -> str:
     if isinstance(value, str):
-        return _quoted(value)
+        return _quote(value)
     if isinstance(value, dict):
         return "{" + ", ".join(_flow_pair(key, item) for key, item in value.items()) + "}"
     if isinstance(value, list):
+        items = ", ".join(map(_flow, value))
         # `[[1]]` would be read as a wikilink.
-        blank = " " if value and isinstance(value[0], list) else ""
-        return f"[{blank}" + ", ".join(_flow(item) for item in value) + "]"
-    return f'!!int "{value}"' if type(value) is int and abs(value) >= 10**15 else _literal(value)
+        return f"[ {items}]" if items.startswith("[") else f"[{items}]"
+    if type(value) is int and abs(value) >= 10**15:
+        return f'!!int "{value}"'
+    return _literal(value)
 
 
 def _flow_pair(key: str, value: Any) -> str:
-    name = _quoted(key)
-    return f"? {name} : {_flow(value)}" if len(name) > _LONGEST_KEY else f"{name}: {_flow(value)}"
+    name = _quote(key)
+    if len(name) > _LONGEST_KEY:
+        name = f"? {name} "
+    return f"{name}: {_flow(value)}"
 
 
 def _literal(value: float | bool | None) -> str:
@@ -402,18 +412,20 @@ def _literal(value: float | bool | None) -> str:
 
 
 def _text(text: str) -> str:
-    return text if _PLAIN.fullmatch(text) and text.lower() not in _MISREAD else _quoted(text)
+    if _PLAIN.fullmatch(text) and text.lower() not in _MISREAD:
+        return text
+    return _quote(text)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return _NOT_RAW.sub(lambda char: f"\\u{ord(char[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
-def _checked(frontmatter: Mapping[str, Any]) -> dict[str, Any]:
+def _demand_writable(frontmatter: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in frontmatter.items():
         if not _is_key(key):
-            raise _refused(key, "a key must be text")
-        _check(key, value, 1)
+            raise _refusal(key, "a key must be text")
+        _demand_value(key, value, 1)
     return dict(frontmatter)
 
 
@@ -421,17 +433,17 @@ def _is_key(key: object) -> bool:
     return type(key) is str and not _SURROGATE.search(key)
 
 
-def _check(key: str, value: Any, depth: int) -> None:
+def _demand_value(key: str, value: Any, depth: int) -> None:
     """Raises where `value`, somewhere under the top-level `key`, could not be read back."""
     if problem := _problem(value, depth):
-        raise _refused(key, problem)
+        raise _refusal(key, problem)
     if type(value) is dict:
         if not all(map(_is_key, value)):
-            raise _refused(key, "a key in it is not text")
+            raise _refusal(key, "a key in it is not text")
         value = list(value.values())
     if type(value) is list:
         for item in value:
-            _check(key, item, depth + 1)
+            _demand_value(key, item, depth + 1)
 
 
 def _problem(value: Any, depth: int) -> str | None:
@@ -449,7 +461,7 @@ def _problem(value: Any, depth: int) -> str | None:
     return None
 
 
-def _refused(key: object, what: str) -> InvalidInput:
+def _refusal(key: object, what: str) -> InvalidInput:
     name = printable(key)
     return InvalidInput(
         f"The property {name!r} cannot be written: {what}.",
@@ -461,23 +473,24 @@ def _refused(key: object, what: str) -> InvalidInput:
 # Writing into what is there.
 
 
-def _rewritten(text: str, old: Note, root: _Node | None, wanted: Note) -> str:
+def _rewrite(text: str, old: Note, root: _Node | None, wanted: Note) -> str:
     if _says(old, wanted):
         return text
     opening, block, closing, _ = _parts(text)
-    newline = "\r\n" if opening.endswith("\r\n") or (block is None and _is_crlf(text)) else "\n"
+    is_crlf = opening.endswith("\r\n") or (block is None and _is_crlf(text))
+    newline = "\r\n" if is_crlf else "\n"
     if block is not None and old.warning is None:
-        spliced = _spliced(block, root, wanted.frontmatter, newline)
+        spliced = _splice(block, root, wanted.frontmatter, newline)
         if wanted.body and not closing.endswith("\n"):
             closing += newline
         candidate = f"{opening}{spliced}{closing}{wanted.body}"
         if spliced is not None and _reads_as(candidate, wanted):
             return candidate
-    bom = _BOM if text.startswith(_BOM) else ""
-    return bom + _rendered(wanted.frontmatter, wanted.body, newline)
+    bom = text.removesuffix(text.removeprefix(_BOM))
+    return bom + _render(wanted.frontmatter, wanted.body, newline)
 
 
-def _spliced(block: str, root: _Node | None, wanted: dict[str, Any], newline: str) -> str | None:
+def _splice(block: str, root: _Node | None, wanted: dict[str, Any], newline: str) -> str | None:
     """`block` with `wanted` in it, or None where its form does not allow that."""
     entries = root.entries if root else []
     edits: list[tuple[int, int, str] | None] = []
@@ -486,13 +499,13 @@ def _spliced(block: str, root: _Node | None, wanted: dict[str, Any], newline: st
             edits.append((_line_start(block, key.start), _line_end(block, node.end), ""))
         elif not _same(node.value, wanted[key.value]):
             edits.append(_edit(block, key, node, wanted[key.value], newline))
-    indent = block[_line_start(block, root.start) : root.start] if root else ""
+    indent = ""
+    if root:
+        indent = block[_line_start(block, root.start) : root.start]
+    if not indent.isspace():
+        indent = ""
     there = {key.value for key, _ in entries}
-    added = "".join(
-        _entry(key, value, newline, indent if indent.isspace() else "")
-        for key, value in wanted.items()
-        if key not in there
-    )
+    added = "".join(_entry(key, value, newline, indent) for key, value in wanted.items() if key not in there)
     if root and root.flow and (edits or added):
         return None
     for edit in reversed(edits):
@@ -509,8 +522,9 @@ def _edit(block: str, key: _Node, node: _Node, value: Any, newline: str) -> tupl
     if colon is None:
         return None
     gap = block[colon.end() : node.start]
-    header = _HEADER_COMMENT.search(block[node.start : node.end]) if node.block_scalar else None
-    comment = header[1] if header else ""
+    comment = ""
+    if node.block_scalar and (header := _HEADER_COMMENT.search(block[node.start : node.end])):
+        comment = header[1]
     if _is_items(value) and not node.flow:
         indent = block[_line_start(block, node.start) : node.start]
         if isinstance(node.value, list) and not indent.strip():
@@ -520,7 +534,7 @@ def _edit(block: str, key: _Node, node: _Node, value: Any, newline: str) -> tupl
             return colon.end(), node.end, _items(value, newline + indent + "  ")
     if "\n" in gap:
         return colon.end(), node.end, f" {_inline(value)}{gap.rstrip()}"
-    return node.start, node.end, ("" if gap else " ") + _inline(value) + comment
+    return colon.end(), node.end, (gap or " ") + _inline(value) + comment
 
 
 def _line_start(block: str, index: int) -> int:

@@ -12,10 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+from pydantic import BaseModel, Field
 
 from deskhand.errors import FieldProblem, InvalidInput, Unavailable, printable
 from deskhand.notes import catalog, frontmatter, lookup, matching, walk
@@ -24,6 +27,7 @@ from deskhand.notes.matching import Query, fold
 from deskhand.notes.upkeep import Upkeep, View
 
 SCAN_BUDGET = 0.015
+"""The vault is scanned for every question as long as a scan takes no longer than this, in seconds."""
 BATCH = 500
 NEWEST = (1 << 63) - 1
 
@@ -33,20 +37,22 @@ _Place = TypeVar("_Place", bound=tuple[Any, ...])
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+def is_absent(value: object) -> bool:
+    """The optional extras are said only where there is something to say: without them it is the contract's shape."""
+    return value is None
+
+
+class NoteMatch(BaseModel):
     path: str
-    snippet: str | None
+    snippet: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """`total` comes with a next page: exact where that is cheap, else the most there can be."""
-
-    hits: list[Hit]
-    next_cursor: str | None
-    total: int | None
-    as_of: datetime | None
+class NoteList(BaseModel):
+    notes: list[NoteMatch]
+    next_cursor: str | None = Field(None, exclude_if=is_absent)
+    # It comes with a next page: exact where that is cheap, else the most there can be.
+    total: int | None = Field(None, exclude_if=is_absent)
+    as_of: datetime | None = Field(None, exclude_if=is_absent)
 
 
 class Index:
@@ -62,14 +68,14 @@ class Index:
     ) -> None:
         self._upkeep = Upkeep(root, file, now, scan_budget, batch, background=background)
 
-    def list(self, directory: str, field: tuple[str, str] | None, limit: int, cursor: str | None) -> Page:
+    def list(self, directory: str, field: tuple[str, str] | None, limit: int, cursor: str | None) -> NoteList:
         folder = directory.strip("/")
-        wanted = (fold(field[0]), fold(field[1])) if field else None
-        return self._ask(lambda session: _listed(session, folder, wanted, limit, cursor))
+        wanted = field and (fold(field[0]), fold(field[1]))
+        return self._answer(lambda view: _list(view, folder, wanted, limit, cursor))
 
-    def search(self, query: str, limit: int, cursor: str | None) -> Page:
+    def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
         asked = matching.query(query)
-        return self._ask(lambda session: _found(session, asked, limit, cursor))
+        return self._answer(lambda view: _search(view, asked, limit, cursor))
 
     def touch(self, *paths: str) -> None:
         """These paths were just written, moved or deleted: the next question must see it."""
@@ -77,20 +83,20 @@ class Index:
 
     def build(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Bring the index completely up to date, in the foreground."""
-        self._guarded(lambda: self._upkeep.build(progress or (lambda _done, _total: None)))
+        self._attempt_twice(partial(self._upkeep.build, progress))
 
     def close(self) -> None:
         self._upkeep.close()
 
-    def _ask(self, answer: Callable[[View], Page]) -> Page:
-        def attempt() -> Page:
-            with self._upkeep.session() as session:
-                return answer(session)
+    def _answer(self, ask: Callable[[View], NoteList]) -> NoteList:
+        def attempt() -> NoteList:
+            with self._upkeep.view() as view:
+                return ask(view)
 
-        return self._guarded(attempt)
+        return self._attempt_twice(attempt)
 
-    def _guarded(self, attempt: Callable[[], _Answer]) -> _Answer:
-        """A damaged index is thrown away and made anew, once."""
+    def _attempt_twice(self, attempt: Callable[[], _Answer]) -> _Answer:
+        """A damaged index is thrown away and made again, once."""
         try:
             return attempt()
         except sqlite3.DatabaseError as exc:
@@ -113,43 +119,48 @@ def _unusable(error: Exception) -> Unavailable:
     )
 
 
-def _listed(session: View, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None) -> Page:
-    low, high = (f"{folder}/", f"{folder}0") if folder else ("", lookup.END)
+def _list(view: View, folder: str, wanted: tuple[str, str] | None, limit: int, cursor: str | None) -> NoteList:
+    low, high = catalog.paths_below(folder)
     stamp = _stamp("list", folder, wanted)
     (after,) = _position(cursor, stamp, (low,))
-    candidates = lookup.paths_with(session.db, wanted, after, high)
-    found = (path for path, unsure in candidates if _is_there(session, path, wanted if unsure else None))
-    hits = [Hit(path, None) for path in islice(found, _checked(limit))]
-    if next(found, None) is None:
-        return Page(hits, None, None, session.as_of)
-    total = lookup.count_paths(session.db, wanted, low, high)
-    return Page(hits, _cursor(stamp, hits[-1].path), total, session.as_of)
+    found = _verify_paths(view, wanted, after, high)
+    notes = [NoteMatch(path=path) for path in islice(found, _demand_limit(limit))]
+    page = NoteList(notes=notes, as_of=view.as_of)
+    if next(found, None) is not None:
+        page.next_cursor = _cursor(stamp, notes[-1].path)
+        page.total = lookup.count_paths(view.db, wanted, low, high)
+    return page
 
 
-def _is_there(session: View, path: str, wanted: tuple[str, str] | None) -> bool:
-    if wanted is None:
-        return walk.look(session.root, path) is not None
-    content = walk.read(session.root, path)
+def _verify_paths(view: View, wanted: tuple[str, str] | None, after: str, high: str) -> Iterator[str]:
+    for path, unsure in lookup.paths_with(view.db, wanted, after, high):
+        is_there = _has_property(view, path, wanted) if unsure and wanted else walk.key_of(view.root, path)
+        if is_there:
+            yield path
+
+
+def _has_property(view: View, path: str, wanted: tuple[str, str]) -> bool:
+    content = walk.read(view.root, path)
     if content is None:
         return False
-    source = catalog.decoded(content[0])
+    source = catalog.decode(content[0])
     block, _ = frontmatter.split(source)
     if not block or not all(matching.may_hold(block, word) for word in wanted[1].split()):
         return False
     return wanted in catalog.text_of(source).properties
 
 
-def _found(session: View, asked: Query, limit: int, cursor: str | None) -> Page:
-    stamp = _stamp("search", asked.whole, catalog.generation(session.db))
+def _search(view: View, asked: Query, limit: int, cursor: str | None) -> NoteList:
+    stamp = _stamp("search", asked.whole, catalog.generation(view.db))
     tier, before = _position(cursor, stamp, (1, NEWEST))
-    parts = lookup.parts(session.db, asked)
-    page = list(islice(_matches(session, asked, parts, tier, before), _checked(limit) + 1))
-    hits = [match.hit(asked) for match in page[:limit]]
-    if len(page) <= limit:
-        return Page(hits, None, None, session.as_of)
-    last = page[limit - 1]
-    total = lookup.count_matches(session.db, parts)
-    return Page(hits, _cursor(stamp, last.tier, last.id), total, session.as_of)
+    parts = lookup.parts(view.db, asked)
+    matches = list(islice(_matches(view, asked, parts, tier, before), _demand_limit(limit) + 1))
+    page = NoteList(notes=[match.note(asked) for match in matches[:limit]], as_of=view.as_of)
+    if len(matches) > limit:
+        last = matches[limit - 1]
+        page.next_cursor = _cursor(stamp, last.tier, last.id)
+        page.total = lookup.count_matches(view.db, parts)
+    return page
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,35 +170,36 @@ class _Match:
     path: str
     source: str
 
-    def hit(self, asked: Query) -> Hit:
+    def note(self, asked: Query) -> NoteMatch:
         def values() -> list[str]:
             text = catalog.text_of(self.source)
             return [*text.values, text.body]
 
         _, body = frontmatter.split(self.source)
         # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
-        needles = [asked.whole] if self.tier == 1 else asked.words
-        return Hit(self.path, matching.snippet(needles, self.path, values, body))
+        needles = (asked.whole,) if self.tier == 1 else asked.words
+        return NoteMatch(path=self.path, snippet=matching.snippet(needles, self.path, values, body))
 
 
-def _matches(session: View, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
-    for current in range(tier, 2 if len(asked.words) == 1 else 3):
-        for row in lookup.candidates(session.db, asked, parts, current, before):
-            match = _verified(session, row, asked, current)
+def _matches(view: View, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
+    last = min(len(asked.words), 2)
+    for current in range(tier, last + 1):
+        for candidate in lookup.candidates(view.db, asked, parts, current, before):
+            match = _verify(view, candidate, asked, current)
             if match and match.tier == current:
                 yield match
         before = NEWEST
 
 
-def _verified(session: View, row: Candidate, asked: Query, tier: int) -> _Match | None:
+def _verify(view: View, candidate: Candidate, asked: Query, tier: int) -> _Match | None:
     """The match as it is in the file now."""
-    content = walk.read(session.root, row.path)
+    content = walk.read(view.root, candidate.path)
     if content is None:
         return None
     data, key = content
-    source = catalog.decoded(data)
-    now = tier if row.is_filed_as(key) else _tier(asked, row.path, source)
-    return _Match(now, row.id, row.path, source) if now else None
+    source = catalog.decode(data)
+    now = tier if candidate.is_filed_as(key) else _tier(asked, candidate.path, source)
+    return _Match(now, candidate.id, candidate.path, source) if now else None
 
 
 def _tier(asked: Query, path: str, source: str) -> int | None:
@@ -196,10 +208,10 @@ def _tier(asked: Query, path: str, source: str) -> int | None:
     # Parsing costs more than all the rest, and most notes need none.
     if any(word not in rough and not matching.may_hold(block or "", word) for word in asked.words):
         return None
-    return asked.tier(catalog.text_of(source).folded(path))
+    return asked.tier(catalog.text_of(source).fold(path))
 
 
-def _checked(limit: int) -> int:
+def _demand_limit(limit: int) -> int:
     if limit < 1:
         raise InvalidInput("A page has at least one entry.", fields=[FieldProblem("limit", "is below 1", str(limit))])
     return limit

@@ -4,6 +4,7 @@ import posixpath
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import partial
 from urllib.parse import quote, unquote
 
 _FENCED = re.compile(r"(^(?P<fence>```+|~~~+).*?^(?P=fence)[^\n]*$)", re.MULTILINE | re.DOTALL)
@@ -21,13 +22,13 @@ class Move:
     new_name_is_unique: bool
 
 
-def relinked(text: str, holder: str, move: Move) -> str:
+def relink(text: str, holder: str, move: Move) -> str:
     """The text of the note `holder` with its links to the moved note following it; code is left alone."""
     parts = _FENCED.split(text)
     # A split by two groups gives text, fenced block, fence, text, …
     for at in range(0, len(parts), 3):
-        parts[at] = _WIKI.sub(lambda found: _wiki(found, move), parts[at])
-        parts[at] = _MARKDOWN.sub(lambda found: _markdown(found, holder, move), parts[at])
+        parts[at] = _WIKI.sub(partial(_wiki, move=move), parts[at])
+        parts[at] = _MARKDOWN.sub(partial(_markdown, holder=holder, move=move), parts[at])
     return "".join(part for at, part in enumerate(parts) if at % 3 != 2)
 
 
@@ -46,15 +47,16 @@ def same(one: str, other: str) -> bool:
 
 def _wiki(found: re.Match[str], move: Move) -> str:
     target = found["target"].strip()
-    ending = target[-3:] if target.lower().endswith(".md") else ""
-    bare = target.removesuffix(ending)
+    bare = re.sub(r"\.md\Z", "", target, flags=re.IGNORECASE)
+    ending = target[len(bare) :]
+    new = move.new[: -len(".md")]
     if "/" in bare:
-        new = move.new[: -len(".md")] if same(bare.removeprefix("/") + ".md", move.old) else None
-    elif same(bare, stem(move.old)) and move.old_name_is_unique:
-        new = stem(move.new) if move.new_name_is_unique else move.new[: -len(".md")]
+        is_meant = same(bare.removeprefix("/") + ".md", move.old)
     else:
-        new = None
-    if new is None or same(new, bare):
+        is_meant = same(bare, stem(move.old)) and move.old_name_is_unique
+        if move.new_name_is_unique:
+            new = stem(move.new)
+    if not is_meant or same(new, bare):
         return found[0]
     return f"[[{new}{ending}{found['rest']}]]"
 
@@ -64,13 +66,13 @@ def _markdown(found: re.Match[str], holder: str, move: Move) -> str:
     bracketed = written.startswith("<")
     path, mark, anchor = written.strip("<>").partition("#")
     target = path if bracketed else unquote(path)
-    folder = posixpath.dirname(holder)
+    folder = posixpath.dirname(holder) or "."
     if "://" in target or not target:
         return found[0]
     if target.startswith("/") and same(target[1:], move.old):
         new = f"/{move.new}"
     elif same(posixpath.normpath(posixpath.join(folder, target)), move.old):
-        new = posixpath.relpath(move.new, folder or ".")
+        new = posixpath.relpath(move.new, folder)
     elif same(target, move.old):
         new = move.new
     else:

@@ -14,8 +14,8 @@ from deskhand.notes.catalog import count_stale
 from deskhand.notes.matching import Query
 from deskhand.notes.walk import Key
 
-END = "\U0010ffff"
 COUNTING = 8_000
+"""How many postings are counted at most, whatever the number of words."""
 # What is in more words than this is in so many notes that going through the newest finds a page of them soon.
 WORDS = 128
 CONSTRAINTS = 8
@@ -63,16 +63,15 @@ def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
 def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Candidate]:
     """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
     source, holds, grams = _source(asked, parts, tier)
-    instr = ["instr(text.folded, ?)"] * len(asked.words)
-    condition, needles = (
-        ("instr(text.folded, ?)", (asked.whole,))
-        if tier == 1
-        else (" AND ".join(["NOT instr(text.folded, ?)", *instr]), (asked.whole, *asked.words))
-    )
+    conditions = ["instr(text.folded, ?)"]
+    needles = [asked.whole]
+    if tier == 2:
+        conditions = ["NOT instr(text.folded, ?)", *["instr(text.folded, ?)"] * len(asked.words)]
+        needles += asked.words
     filed = db.execute(
         f"SELECT {_ROW} FROM {source} AS found CROSS JOIN note ON note.id = found.rowid "
         "CROSS JOIN text ON text.id = found.rowid "
-        f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {condition} ORDER BY found.rowid DESC",
+        f"WHERE {holds} AND found.rowid < ? AND NOT stale AND {' AND '.join(conditions)} ORDER BY found.rowid DESC",
         (*grams, before, *needles),
     )
     stale = db.execute(f"SELECT {_ROW} FROM note WHERE stale AND id < ? ORDER BY id DESC", (before,))
@@ -90,24 +89,29 @@ def count_matches(db: sqlite3.Connection, parts: Parts) -> int:
         "(SELECT rowid FROM posting WHERE posting MATCH ? ORDER BY rowid DESC LIMIT ?)",
         (" AND ".join(map(matching.any_of, filter(None, parts))), limit),
     ).fetchone()
-    rest = oldest - 1 if counted == limit else 0
-    return min(newest, int(counted) + rest + count_stale(db))
+    most = int(counted) + count_stale(db)
+    if counted == limit:
+        most += oldest - 1
+    return min(newest, most)
 
 
 def _source(asked: Query, parts: Parts, tier: int) -> tuple[str, str, tuple[str, ...]]:
     """The table that names the candidates, the condition on it and its parameters."""
-    in_phrase = tier == 1 and len(asked.words) > 1
-    expressions = [*map(matching.any_of, filter(None, _narrowed(asked, parts) if in_phrase else parts))]
-    if in_phrase and (gaps := matching.gaps(asked.whole)):
-        expressions.append(matching.all_of(gaps[:CONSTRAINTS]))
+    gaps: list[str] = []
+    if tier == 1 and len(asked.words) > 1:
+        parts = _narrow(asked, parts)
+        gaps = matching.gaps(asked.whole)[:CONSTRAINTS]
+    expressions = [*map(matching.any_of, filter(None, parts))]
+    if gaps:
+        expressions.append(matching.all_of(gaps))
     if not expressions:
         return "text", "TRUE", ()
     return "posting", "posting MATCH ?", (" AND ".join(expressions),)
 
 
-def _narrowed(asked: Query, parts: Parts) -> Parts:
+def _narrow(asked: Query, parts: Parts) -> Parts:
     """In a phrase the first word ends a word of the text, the last one begins one, and those between are whole."""
-    words = [*map(matching.printing, asked.words)]
+    words = [*map(matching.replace_controls, asked.words)]
     narrow: Parts = []
     for place, (word, found) in enumerate(zip(words, parts, strict=False)):
         if 0 < place < len(words) - 1 and len(word) <= matching.PIECE:
@@ -138,10 +142,10 @@ def paths_with(
 
 def count_paths(db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
     if field is None:
-        below = ("WHERE path > ? AND path < ?", (low, high)) if low else ("", ())
-        every = db.execute(f"SELECT count(*) FROM note {below[0]}", below[1])
+        every = db.execute("SELECT count(*) FROM note")
+        if low:
+            every = db.execute("SELECT count(*) FROM note WHERE path > ? AND path < ?", (low, high))
         return int(every.fetchone()[0])
-    having = db.execute(
-        "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?", (*field, low, high)
-    )
-    return int(having.fetchone()[0]) + count_stale(db)
+    having = "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?"
+    (filed,) = db.execute(having, (*field, low, high)).fetchone()
+    return int(filed) + count_stale(db)

@@ -36,6 +36,7 @@ class Query:
 
 
 def fold(text: str) -> str:
+    """What is the same for two texts that differ only in case or Unicode form."""
     return text.lower() if text.isascii() else unicodedata.normalize("NFC", text).casefold()
 
 
@@ -53,7 +54,7 @@ def query(text: str) -> Query:
 
 def words_of(text: str) -> tuple[set[str], set[str]]:
     """The words of a folded text, long ones in overlapping pieces, and the gaps between neighbours."""
-    listed = printing(text).split()
+    listed = replace_controls(text).split()
     words = set(listed)
     for word in [word for word in words if len(word) > PIECE]:
         words.remove(word)
@@ -63,12 +64,12 @@ def words_of(text: str) -> tuple[set[str], set[str]]:
 
 def probe(word: str) -> str:
     """What at least one piece of a word contains if the word contains `word`."""
-    return printing(word)[:PROBE]
+    return replace_controls(word)[:PROBE]
 
 
 def gaps(whole: str) -> list[str]:
     """The gaps that every text with this folded phrase has."""
-    words = printing(whole).split()
+    words = replace_controls(whole).split()
     # The outer words may be parts of longer ones; what is next to the gap is known if they are long enough.
     return [*_gaps(words[len(words[0]) < GAP : len(words) - (len(words[-1]) < GAP)])]
 
@@ -89,21 +90,21 @@ def pairs(word: str) -> set[str]:
     return {*map(operator.add, word, word[1:]), *(char for char in word if not char.isascii())}
 
 
-def printing(text: str) -> str:
+def replace_controls(text: str) -> str:
     """The text without what a tokenizer would end a word at, apart from blanks."""
     return _CONTROL.sub("\ufffd", text)
 
 
 def all_of(grams: Iterable[str]) -> str:
     """An FTS5 expression."""
-    return " AND ".join(map(_quoted, grams))
+    return " AND ".join(map(_quote, grams))
 
 
 def any_of(words: Iterable[str]) -> str:
-    return f"({' OR '.join(map(_quoted, words))})"
+    return f"({' OR '.join(map(_quote, words))})"
 
 
-def _quoted(gram: str) -> str:
+def _quote(gram: str) -> str:
     return '"' + gram.replace('"', '""') + '"'
 
 
@@ -126,9 +127,14 @@ def snippet(needles: Sequence[str], path: str, values: Callable[[], Sequence[str
 
 
 def _excerpt(text: str, start: int, end: int) -> str:
-    left, right = max(0, start - AROUND), min(len(text), min(end, start + LONG_VALUE) + AROUND)
+    left = max(0, start - AROUND)
+    right = min(end, start + LONG_VALUE) + AROUND
     shown = " ".join(text[left:right].split())
-    return f"{'…' if left > 0 else ''}{shown}{'…' if right < len(text) else ''}"
+    if left > 0:
+        shown = f"…{shown}"
+    if right < len(text):
+        shown = f"{shown}…"
+    return shown
 
 
 def _locate(text: str, needle: str) -> tuple[int, int] | None:
@@ -144,17 +150,12 @@ def _locate(text: str, needle: str) -> tuple[int, int] | None:
 
 def _unfold(text: str, place: int) -> int:
     """The index of the character that became the folded text's character at `place`."""
-    for start, line in _lines(text):
+    start = 0
+    for line in text.splitlines(keepends=True):
         length = len(fold(line))
         if place < length:
             within = bisect_right(range(len(line) + 1), place, key=lambda end: len(fold(line[:end])))
             return start + within - 1
         place -= length
-    return len(text)
-
-
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    for line in text.splitlines(keepends=True):
-        yield start, line
         start += len(line)
+    return len(text)

@@ -23,14 +23,19 @@ from deskhand.notes.watch import VaultWatch
 
 RESCAN_SECONDS = 5.0
 RESCAN_SHARE = 20
-AT_ONCE = 64
-LOOKED_AT = 1000
+"""A scan in the background comes after so many seconds, and not before so many times its own length."""
+FILED_AT_ONCE = 64
+"""What changed is filed before the question is answered, up to so many notes."""
+MOST_NAMED = 1000
+"""With more reports than this, a scan is cheaper than looking at each."""
 BATCH_BYTES = 4_000_000
 DEAD_ALLOWED = 1000
+"""So many dead versions may lie in the text tables before all of it is made again."""
 PAUSE = 0.005
 GRACE = 0.05
-# So many texts filed in one go leave segments behind that are worth merging.
+"""The work in the background waits in steps of PAUSE while somebody asks, and for GRACE after the answer."""
 MANY = 1000
+"""So many texts filed in one go leave segments behind that are worth merging."""
 MERGED_PAGES = 100
 
 log = logging.getLogger(__name__)
@@ -79,8 +84,8 @@ class Upkeep:
         self._last: _Scan | None = None
 
     @contextmanager
-    def session(self) -> Iterator[View]:
-        with self._noisy(), walk.opened(self._root) as root, self._catalog.connected() as db:
+    def view(self) -> Iterator[View]:
+        with self._holding_back(), walk.open_root(self._root) as root, self._catalog.connection() as db:
             as_of = self._freshen(db, root)
             with catalog.snapshot(db):
                 yield View(db, root, as_of)
@@ -92,12 +97,14 @@ class Upkeep:
     def discard(self) -> None:
         self._catalog.discard()
 
-    def build(self, progress: Callable[[int, int], None]) -> None:
-        with walk.opened(self._root) as root, self._catalog.connected() as db:
+    def build(self, progress: Callable[[int, int], None] | None) -> None:
+        with walk.open_root(self._root) as root, self._catalog.connection() as db:
             self._scan(db, root)
             total = catalog.count_stale(db)
-        with self._building(wait=True):
-            self._file_stale(lambda done: progress(done, total))
+        with self._turn_to_file(wait=True):
+            for done in self._file_stale():
+                if progress:
+                    progress(done, total)
 
     def close(self) -> None:
         self._closed.set()
@@ -107,7 +114,7 @@ class Upkeep:
         self._catalog.close()
 
     @contextmanager
-    def _noisy(self) -> Iterator[None]:
+    def _holding_back(self) -> Iterator[None]:
         """While somebody waits for an answer, the work in the background holds back."""
         with self._guard:
             self._asking += 1
@@ -132,13 +139,10 @@ class Upkeep:
             self._closed.wait(PAUSE)
 
     def _freshen(self, db: sqlite3.Connection, root: walk.Root) -> datetime | None:
+        """Bring the catalog up to date with the files; the time of the last scan, if none was made for this."""
         asked = time.monotonic()
         with self._looking:
-            last = self._reliable(db, root)
-            if last or not self._last or self._last.started < asked:
-                named = self._take_named()
-                last = last if len(named) <= LOOKED_AT else None
-                self._see(db, root, named, everything=last is None)
+            last = self._catch_up(db, root, asked)
         if self._background and catalog.stale_paths(db, 1):
             self._start("file", self._file_in_background)
         if last is None:
@@ -147,6 +151,25 @@ class Upkeep:
             self._start("scan", self._scan_in_background)
         return datetime.fromtimestamp(last.wall, UTC)
 
+    def _catch_up(self, db: sqlite3.Connection, root: walk.Root, asked: float) -> _Scan | None:
+        """Look at what was reported since the last scan, and return that scan; where it cannot be relied on, scan."""
+        last = self._reliable(db, root)
+        if last is None and self._last and self._last.started >= asked:
+            return None  # somebody else scanned while this question waited for its turn
+        with self._guard:
+            named = self._touched | self._watch.drain()
+            self._touched = set()
+        try:
+            if last and len(named) <= MOST_NAMED:
+                self._look_at(db, root, named)
+                return last
+            self._scan(db, root, named)
+        except BaseException:
+            # What was named is forgotten now, so only a scan can be relied on.
+            self._last = None
+            raise
+        return None
+
     def _reliable(self, db: sqlite3.Connection, root: walk.Root) -> _Scan | None:
         """The last scan, if the watch has named everything that changed since."""
         last = self._last
@@ -154,28 +177,13 @@ class Upkeep:
             return None
         return last if last.generation == catalog.generation(db) else None
 
-    def _take_named(self) -> set[str]:
-        with self._guard:
-            touched, self._touched = self._touched, set()
-        return touched | self._watch.take()
-
-    def _see(self, db: sqlite3.Connection, root: walk.Root, named: set[str], *, everything: bool) -> None:
-        try:
-            if everything:
-                self._scan(db, root, named)
-            else:
-                self._look_at(db, root, named)
-        except BaseException:
-            # What was named is forgotten now, so only a scan can be relied on.
-            self._last = None
-            raise
-
     def _look_at(self, db: sqlite3.Connection, root: walk.Root, named: set[str]) -> None:
         changes: dict[str, walk.Key | None] = {}
         for path in named:
             found = walk.scan(root, path)
-            # A report of a change counts for more than an unchanged key.
-            changes |= {path: found[path]} if path in found else {}
+            if path in found:
+                # A report of a change counts for more than an unchanged key.
+                changes[path] = found[path]
             changes |= catalog.differences(db, found, path)
         self._apply(db, root, changes)
 
@@ -184,16 +192,17 @@ class Upkeep:
         db: sqlite3.Connection,
         root: walk.Root,
         named: Iterable[str] = (),
-        pause: Callable[[], None] = lambda: None,
+        pause: Callable[[], None] | None = None,
     ) -> None:
         watched = self._watch.covers(root)
-        wall, started = self._now(), time.monotonic()
+        wall = self._now()
+        started = time.monotonic()
         found = walk.scan(root, pause=pause)
         cost = time.monotonic() - started
         versions = catalog.versions(db)
         dead = versions - len(found)
         if dead > DEAD_ALLOWED and dead * 4 > versions:
-            self._apply(db, root, catalog.in_order(found), anew=True)
+            self._apply(db, root, catalog.in_order(found), clear=True)
         else:
             changes: dict[str, walk.Key | None] = {path: found[path] for path in named if path in found}
             self._apply(db, root, changes | catalog.differences(db, found))
@@ -202,69 +211,73 @@ class Upkeep:
             self._watch.start()
 
     def _apply(
-        self, db: sqlite3.Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, anew: bool = False
+        self, db: sqlite3.Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, clear: bool = False
     ) -> None:
-        """Note what changed. Few texts are filed at once, many are left for the background."""
-        if not changes and not anew:
+        """Record what changed. Few texts are filed at once, many are left for the background."""
+        if not changes and not clear:
             return
-        few = changes if len(changes) <= AT_ONCE else ()
-        filings = [catalog.prepare(root, path, self._now()) for path in few]
-        filings.sort(key=lambda filing: filing.key or (0, 0, 0, 0))
+        filings: list[catalog.Filing] = []
+        if len(changes) <= FILED_AT_ONCE:
+            filings = [catalog.read_filing(root, path, self._now()) for path in changes]
+            filings.sort(key=lambda filing: filing.key or (0, 0, 0, 0))
         with self._writing, catalog.transaction(db):
-            if anew:
+            if clear:
                 catalog.clear(db)
-            catalog.note_changes(db, root, changes)
-            catalog.put(db, filings)
+            catalog.record_changes(db, root, changes)
+            catalog.file_texts(db, filings)
 
-    def _file_stale(self, report: Callable[[int], None], pause: Callable[[], None] = lambda: None) -> None:
-        """File every stale note, batch by batch, the newest first."""
+    def _file_stale(self) -> Iterator[int]:
+        """File every stale note, batch by batch, the newest first; after each batch, how many are done."""
         done = 0
         while not self._closed.is_set():
-            with walk.opened(self._root) as root, self._catalog.connected() as db:
+            with walk.open_root(self._root) as root, self._catalog.connection() as db:
                 paths = catalog.stale_paths(db, self._batch)
                 if not paths:
                     if done >= MANY:
-                        self._merge(db, pause)
+                        self._merge(db)
                     return
-                filings = self._prepared(root, paths, pause)
+                filings = self._read_filings(root, paths)
                 # Within a batch ids must rise, or each text becomes a segment of its own.
                 filings.reverse()
                 with self._writing, catalog.transaction(db):
-                    catalog.put(db, filings)
+                    catalog.file_texts(db, filings)
             done += len(filings)
-            report(done)
+            yield done
 
-    def _merge(self, db: sqlite3.Connection, pause: Callable[[], None]) -> None:
+    def _merge(self, db: sqlite3.Connection) -> None:
         """In steps that nobody notices: a question may have something to write in between."""
         for table in catalog.TEXT_TABLES:
-            pages = -MERGED_PAGES  # below zero it begins anew, with all segments
+            pages = -MERGED_PAGES  # below zero it begins with all segments
             while not self._closed.is_set():
-                pause()
+                self._pause()
                 with self._writing, catalog.transaction(db):
-                    if catalog.merged(db, table, pages):
+                    if catalog.merge_segments(db, table, pages):
                         break
                 pages = MERGED_PAGES
         with self._writing:
-            catalog.settle(db)
+            catalog.checkpoint(db)
 
-    def _prepared(self, root: walk.Root, paths: list[str], pause: Callable[[], None]) -> list[catalog.Filing]:
+    def _read_filings(self, root: walk.Root, paths: list[str]) -> list[catalog.Filing]:
         filings: list[catalog.Filing] = []
         size = 0
         for path in paths:
-            pause()
-            filings.append(catalog.prepare(root, path, self._now()))
+            self._pause()
+            filings.append(catalog.read_filing(root, path, self._now()))
             size += filings[-1].size
             if size > BATCH_BYTES or self._closed.is_set():
                 break
         return filings
 
     @contextmanager
-    def _building(self, *, wait: bool) -> Iterator[bool]:
+    def _turn_to_file(self, *, wait: bool) -> Iterator[bool]:
         """One process files at a time; True if it is this one. A killed one gives its turn back."""
         file = self._catalog.file
         fd = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        how = fcntl.LOCK_EX
+        if not wait:
+            how |= fcntl.LOCK_NB
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, how)
         except BlockingIOError:
             os.close(fd)
             yield False
@@ -290,10 +303,11 @@ class Upkeep:
             self._threads[name].start()
 
     def _file_in_background(self) -> None:
-        with self._building(wait=False) as ours:
+        with self._turn_to_file(wait=False) as ours:
             if ours:
-                self._file_stale(lambda _: None, self._pause)
+                for _ in self._file_stale():
+                    pass
 
     def _scan_in_background(self) -> None:
-        with walk.opened(self._root) as root, self._catalog.connected() as db:
+        with walk.open_root(self._root) as root, self._catalog.connection() as db:
             self._scan(db, root, pause=self._give_way)

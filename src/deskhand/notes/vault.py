@@ -2,8 +2,9 @@
 
 import os
 import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,12 @@ from pydantic import BaseModel, Field
 
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, Unreadable, printable
 from deskhand.notes import disk, frontmatter, paths, walk
-from deskhand.notes.index import Index, Page
-from deskhand.notes.links import Move, relinked, same, stem, wikilinks
+from deskhand.notes.index import Index, NoteList, is_absent
+from deskhand.notes.links import Move, relink, same, stem, wikilinks
 
 _TRIES = 5
 _PAGE = 1000
 _BACKLINKS = 30
-
-
-def _absent(value: object) -> bool:
-    """The optional extras are said only where there is something to say: without them it is the seed's shape."""
-    return value is None
 
 
 class NoteContent(BaseModel):
@@ -29,19 +25,7 @@ class NoteContent(BaseModel):
     frontmatter: dict[str, Any]
     body: str
     etag: str = Field(description="pass it as if_match to write only if nobody changed the note since")
-    warning: str | None = Field(None, exclude_if=_absent)
-
-
-class NoteMatch(BaseModel):
-    path: str
-    snippet: str | None = None
-
-
-class NoteList(BaseModel):
-    notes: list[NoteMatch]
-    next_cursor: str | None = Field(None, exclude_if=_absent)
-    total: int | None = Field(None, exclude_if=_absent)
-    as_of: datetime | None = Field(None, exclude_if=_absent)
+    warning: str | None = Field(None, exclude_if=is_absent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +39,8 @@ class FolderListing:
 
 class MovedNote(BaseModel):
     moved: bool = True
-    links_updated: int | None = Field(None, exclude_if=_absent)
-    links_left: list[str] | None = Field(None, exclude_if=_absent)
+    links_updated: int | None = Field(None, exclude_if=is_absent)
+    links_left: list[str] | None = Field(None, exclude_if=is_absent)
 
 
 class Vault:
@@ -77,7 +61,7 @@ class Vault:
     def text(self, path: str) -> str:
         """The note as it lies on the disk, frontmatter and all."""
         canonical, data = self._bytes(path)
-        return _decoded(data, canonical)
+        return _decode(data, canonical)
 
     def _bytes(self, path: str) -> tuple[str, bytes]:
         *folders, name = paths.note_path(path)
@@ -98,7 +82,7 @@ class Vault:
     ) -> NoteContent:
         names = paths.note_path(path)
         paths.deny_protected(names)
-        fresh = _encoded(frontmatter.render(properties, body), path)
+        fresh = _encode(frontmatter.render(properties, body), path)
         with paths.opened(self._root, names[:-1], create=if_match is None) as (folder, found), disk.locked(folder):
             actual = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, actual))
@@ -112,7 +96,7 @@ class Vault:
             else:
                 if if_match not in (None, disk.etag(old)):
                     raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
-                new = _rewritten(old, canonical, properties, body, merge=merge)
+                new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
                     disk.replace(folder, actual, new, if_match)
         self._index.touch(canonical)
@@ -138,40 +122,36 @@ class Vault:
                     except FileNotFoundError:
                         raise NotFound(f"there is no note {source}", path=source) from None
         self._index.touch(old, new)
-        return self._follow(old, new) if update_links else MovedNote()
+        if update_links:
+            return self._update_links(old, new)
+        return MovedNote()
 
     def list_notes(self, directory: str, filter_: str | None, limit: int, cursor: str | None) -> NoteList:
         with paths.opened(self._root, paths.folder_path(directory)) as (_, found):
-            return _listed(self._index.list("/".join(found), _field(filter_), limit, cursor))
+            return self._index.list("/".join(found), _field(filter_), limit, cursor)
 
     def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
-        return _listed(self._index.search(query, limit, cursor))
+        return self._index.search(query, limit, cursor)
 
     def folder(self, directory: str) -> FolderListing:
         with paths.opened(self._root, paths.folder_path(directory)) as (folder, found), os.scandir(folder) as listed:
-            entries = [entry for entry in listed if walk.visible(entry.name)]
+            entries = [entry for entry in listed if walk.is_visible(entry.name)]
             folders = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-            notes = [
-                entry.name for entry in entries if walk.is_note(entry.name) and entry.is_file(follow_symlinks=False)
-            ]
+            files = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        notes = filter(walk.is_note, files)
         return FolderListing("/".join(found), sorted(folders, key=str.casefold), sorted(notes, key=str.casefold))
 
-    def named(self, name: str) -> list[str]:
+    def paths_named(self, name: str) -> list[str]:
         """The notes that a link means by their bare name, the ones nearest to the top first."""
-        found: list[str] = []
-        page = self._index.list("", None, _PAGE, None)
-        while True:
-            found += [hit.path for hit in page.hits if same(stem(hit.path), name)]
-            if page.next_cursor is None:
-                return sorted(found, key=lambda path: (path.count("/"), path))
-            page = self._index.list("", None, _PAGE, page.next_cursor)
+        found = [path for path in _all_paths(partial(self._index.list, "", None, _PAGE)) if same(stem(path), name)]
+        return sorted(found, key=lambda path: (path.count("/"), path))
 
     def linked_from(self, path: str) -> list[str]:
         """Notes that name this one in a wikilink, among the newest few that mention it."""
-        hits = self._index.search(f"[[{stem(path)}", _BACKLINKS, None).hits
-        return [hit.path for hit in hits if hit.path != path and self._links(hit.path, path)]
+        found = self._index.search(f"[[{stem(path)}", _BACKLINKS, None).notes
+        return [note.path for note in found if note.path != path and self._has_link(note.path, path)]
 
-    def _links(self, holder: str, path: str) -> bool:
+    def _has_link(self, holder: str, path: str) -> bool:
         try:
             body = self.read(holder).body
         except (NotFound, Unreadable, Denied):
@@ -179,13 +159,14 @@ class Vault:
         ends = (path[: -len(".md")], stem(path))
         return any(same(target.removesuffix(".md"), end) for target in wikilinks(body) for end in ends)
 
-    def _follow(self, old: str, new: str) -> MovedNote:
+    def _update_links(self, old: str, new: str) -> MovedNote:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
         holders = self._mentions(stem(old))
         namesakes = [path for path in holders if same(stem(path), stem(old)) and path != new]
         others = [path for path in self._mentions(stem(new)) if same(stem(path), stem(new)) and path != new]
         way = Move(old, new, old_name_is_unique=not namesakes, new_name_is_unique=not others)
-        updated, left = 0, []
+        updated = 0
+        left: list[str] = []
         for holder in holders:
             try:
                 updated += self._relink(holder, way)
@@ -196,11 +177,7 @@ class Vault:
     def _mentions(self, name: str) -> list[str]:
         found: dict[str, None] = {}
         for query in {name, name.replace(" ", "%20")}:
-            page = self._index.search(query, 500, None)
-            found |= dict.fromkeys(hit.path for hit in page.hits)
-            while page.next_cursor:
-                page = self._index.search(query, 500, page.next_cursor)
-                found |= dict.fromkeys(hit.path for hit in page.hits)
+            found |= dict.fromkeys(_all_paths(partial(self._index.search, query, _PAGE)))
         return list(found)
 
     def _relink(self, holder: str, way: Move) -> int:
@@ -208,7 +185,7 @@ class Vault:
         with paths.opened(self._root, names[:-1]) as (folder, _):
             for _ in range(_TRIES):
                 old = disk.read(folder, names[-1])
-                text = relinked(_decoded(old, holder), holder, way)
+                text = relink(_decode(old, holder), holder, way)
                 if text.encode() == old:
                     return 0
                 paths.deny_protected(names)
@@ -222,21 +199,30 @@ class Vault:
         raise Changed(f"{holder} is being written all the time")
 
 
+def _all_paths(ask: Callable[[str | None], NoteList]) -> Iterator[str]:
+    """The paths of every page; `ask` takes a cursor."""
+    page = ask(None)
+    yield from (note.path for note in page.notes)
+    while page.next_cursor:
+        page = ask(page.next_cursor)
+        yield from (note.path for note in page.notes)
+
+
 def _content(path: str, data: bytes) -> NoteContent:
-    note = frontmatter.parse(_decoded(data, path))
+    note = frontmatter.parse(_decode(data, path))
     return NoteContent(
         path=path, frontmatter=note.frontmatter, body=note.body, etag=disk.etag(data), warning=note.warning
     )
 
 
-def _rewritten(old: bytes, path: str, properties: dict[str, Any], body: str, *, merge: bool) -> bytes:
-    text = _decoded(old, path)
+def _rewrite(old: bytes, path: str, properties: dict[str, Any], body: str, *, merge: bool) -> bytes:
+    text = _decode(old, path)
     if merge:
         properties = frontmatter.parse(text).frontmatter | properties
-    return _encoded(frontmatter.rewrite(text, properties, body), path)
+    return _encode(frontmatter.rewrite(text, properties, body), path)
 
 
-def _decoded(data: bytes, path: str) -> str:
+def _decode(data: bytes, path: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -248,7 +234,7 @@ def _decoded(data: bytes, path: str) -> str:
         ) from error
 
 
-def _encoded(text: str, path: str) -> bytes:
+def _encode(text: str, path: str) -> bytes:
     data = text.encode()
     if len(data) > disk.SIZE_LIMIT:
         raise Denied(f"{path} would be too large for a note", reason="too_large", limit=disk.SIZE_LIMIT)
@@ -272,12 +258,3 @@ def _field(text: str | None) -> tuple[str, str] | None:
             fields=[FieldProblem("filter", "must be field:value", printable(text), "status:pending")],
         )
     return key.strip(), value.strip()
-
-
-def _listed(page: Page) -> NoteList:
-    return NoteList(
-        notes=[NoteMatch(path=hit.path, snippet=hit.snippet) for hit in page.hits],
-        next_cursor=page.next_cursor,
-        total=page.total,
-        as_of=page.as_of,
-    )

@@ -49,7 +49,7 @@ class Root:
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Root]:
+def open_root(root: Path) -> Iterator[Root]:
     try:
         folder = Root(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
     except OSError as exc:
@@ -64,44 +64,48 @@ def opened(root: Path) -> Iterator[Root]:
         folder.close()
 
 
-def scan(root: Root, start: str = "", pause: Callable[[], None] = lambda: None) -> dict[str, Key]:
-    """Every note at or below `start`, with its key."""
-    if start and not all(map(visible, start.split("/"))):
+def scan(root: Root, start: str = "", pause: Callable[[], None] | None = None) -> dict[str, Key]:
+    """Every note at or below `start`, with its key. `pause` is called before each folder."""
+    if start and not all(map(is_visible, start.split("/"))):
         return {}
     found: dict[str, Key] = {}
-    if is_note(start) and (key := look(root, start)):
+    if is_note(start) and (key := key_of(root, start)):
         found[start] = key
     folders = [start]
     while folders:
-        pause()
+        if pause:
+            pause()
         folder = folders.pop()
         try:
             with os.scandir(root.reach(folder)) as entries:
-                _sort(entries, f"{folder}/" if folder else "", found, folders)
+                _sort(entries, f"{folder}/".lstrip("/"), found, folders)
         except OSError:
             continue  # gone, replaced by a link or not ours to read: nothing there to show
     return found
 
 
-def look(root: Root, path: str) -> Key | None:
+def key_of(root: Root, path: str) -> Key | None:
+    """The note's key; None when there is no note."""
     folder, _, name = path.rpartition("/")
     try:
-        return _key(os.stat(name, dir_fd=root.reach(folder), follow_symlinks=False))
+        return _key_in(os.stat(name, dir_fd=root.reach(folder), follow_symlinks=False))
     except OSError:
         return None
 
 
 def read(root: Root, path: str) -> tuple[bytes, Key] | None:
     """The note's bytes and the key it had before they were read; None when it is no note (any more)."""
+    folder, _, name = path.rpartition("/")
     try:
-        file = _open(root, path)
+        file = os.open(name, _FILE, dir_fd=root.reach(folder))
     except PermissionError:
-        return (b"", key) if (key := look(root, path)) else None
+        key = key_of(root, path)
+        return key and (b"", key)
     except OSError:
         return None
     try:
-        key = _key(os.fstat(file))
-        return (_content(file, key[1]), key) if key else None
+        key = _key_in(os.fstat(file))
+        return key and (_content(file, key[1]), key)
     except OSError:
         return None
     finally:
@@ -112,7 +116,7 @@ def is_note(name: str) -> bool:
     return name.endswith(_ENDINGS)
 
 
-def visible(name: str) -> bool:
+def is_visible(name: str) -> bool:
     if name[:1] == ".":
         return False
     # A name that is not UTF-8 cannot be said over MCP, so such a file could never be opened by its name.
@@ -122,20 +126,20 @@ def visible(name: str) -> bool:
 def _sort(entries: Iterator["os.DirEntry[str]"], prefix: str, found: dict[str, Key], folders: list[str]) -> None:
     for entry in entries:
         name = entry.name
-        if not visible(name):
+        if not is_visible(name):
             continue
         if entry.is_dir(follow_symlinks=False):
             folders.append(prefix + name)
         elif name.endswith(_ENDINGS):
             try:
-                key = _key(entry.stat(follow_symlinks=False))
+                key = _key_in(entry.stat(follow_symlinks=False))
             except FileNotFoundError:
                 continue
             if key:
                 found[prefix + name] = key
 
 
-def _key(status: os.stat_result) -> Key | None:
+def _key_in(status: os.stat_result) -> Key | None:
     # No name at all: it was replaced since it was opened, and is still a whole note.
     if not S_ISREG(status.st_mode) or status.st_nlink > 1:
         return None
@@ -147,8 +151,3 @@ def _content(file: int, size: int) -> bytes:
     while data and len(data) != size and (more := os.read(file, 1 << 20)):
         data += more
     return data
-
-
-def _open(root: Root, path: str) -> int:
-    folder, _, name = path.rpartition("/")
-    return os.open(name, _FILE, dir_fd=root.reach(folder))

@@ -44,8 +44,8 @@ class VaultWatch:
                 return False
             return bool(self._thread and self._thread.is_alive())
 
-    def take(self) -> set[str]:
-        """The paths named since the last call."""
+    def drain(self) -> set[str]:
+        """The paths reported since the last call."""
         with self._lock:
             named, self._named = self._named, set()
         return named
@@ -87,6 +87,6 @@ class VaultWatch:
 def _matters(path: str, root: str) -> bool:
     """A note, or a folder that may hold some; what is gone may have been either."""
     inside = path.removeprefix(root + "/")
-    if not all(map(walk.visible, inside.split("/"))) or inside == path:
+    if not all(map(walk.is_visible, inside.split("/"))) or inside == path:
         return False
     return walk.is_note(inside) or not Path(path).is_file()

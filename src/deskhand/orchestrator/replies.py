@@ -152,7 +152,7 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", held: Held) -> None:
 
 async def _demand_approval(desk: Desk, draft: drafts.ApprovedDraft) -> None:
     """With sealed approvals a file that was merely moved is no yes."""
-    if desk.settings.approvals == "seed":
+    if desk.settings.approvals == "any":
         return
     known = await desk.store.read(lambda tx: drafts.proposed(tx, draft.draft_id))
     if known is None or known.approved != draft.digest:

@@ -37,21 +37,23 @@ class Doors:
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """For as long as the routes are served: MCP sessions live in here."""
+        """Keep the MCP sessions alive for as long as the block runs."""
         async with AsyncExitStack() as stack:
             for server in self.servers:
                 await stack.enter_async_context(server.session_manager.run())
             yield
 
 
-def doors(desk: Desk) -> Doors:
+def open_doors(desk: Desk) -> Doors:
+    """A route for each door; one whose part is not set up answers with what to set."""
     token = desk.token()
     made = Doors([], [])
     for path, make in _SERVERS.items():
         try:
             server = make(desk, token)
         except DeskError as error:
-            made.routes.append(Route(path, _closed(error), methods=["GET", "POST", "DELETE"]))
+            answer = partial(_refuse, JSONResponse(mcp_error(error), 503))
+            made.routes.append(Route(path, answer, methods=["GET", "POST", "DELETE"]))
         else:
             made.servers.append(server)
             # Not a Mount: that would answer under the path with a slash behind it only.
@@ -62,11 +64,6 @@ def doors(desk: Desk) -> Doors:
     return made
 
 
-def _closed(error: DeskError) -> Callable[[Request], Response]:
-    """A part that is not set up says what to set, and leaves the others alone."""
-
-    def answer(request: Request) -> Response:
-        del request
-        return JSONResponse(mcp_error(error), 503)
-
+def _refuse(answer: Response, request: Request) -> Response:
+    del request
     return answer

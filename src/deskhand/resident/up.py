@@ -11,6 +11,8 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import uvicorn
@@ -19,7 +21,7 @@ from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.resident.demo import Arrivals
-from deskhand.resident.doors import doors
+from deskhand.resident.doors import open_doors
 from deskhand.web.site import site
 
 log = logging.getLogger("deskhand.up")
@@ -29,20 +31,30 @@ Ready = Callable[[str], Awaitable[None]]
 LAST_STEP = 0.8
 """Seconds in which a step that was begun may end; a later one is taken up by the next start, from its row."""
 LAST_ANSWER = 1
-GLANCE = 0.5
+"""Seconds in which an answer of the page that was begun may end."""
+PAUSE = 0.5
+"""The longest time between two looks at what is held."""
+_VAULT = "mail and notes need a vault"
+_MAILBOX = "mail needs a mailbox"
+_NEEDS = {
+    _VAULT: attrgetter("settings.vault"),
+    _MAILBOX: attrgetter("mailbox"),
+    "messages to agents need a name": attrgetter("post"),
+}
 
 
 async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, demo: bool = False) -> None:
     """Run until a signal ends it; `ready` gets the address when the page answers."""
     stop = asyncio.Event()
     stop_on_signals(stop)
-    arrivals = Arrivals(desk) if demo else None
-    made = doors(desk)
-    beside = [*made.routes, *(arrivals.routes() if arrivals else [])]
-    app = site(desk, beside=beside, demo=demo)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    arrivals = Arrivals(desk) if demo else None
+    made = open_doors(desk)
+    if arrivals is not None:
+        made.routes.extend(arrivals.routes())
+    app = site(desk, beside=made.routes, demo=demo)
     try:
-        async with _served(app, listener), made.run():
+        async with _serve(app, listener), made.run():
             say(f"the page and the doors of assistants are at {address}")
             async with _at_work(_parts(desk, arrivals, address, say), stop, say):
                 await ready(address)
@@ -55,29 +67,24 @@ async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, dem
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal asks for an end; the second one does not ask."""
+    """Let the first signal ask for an end; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def asked() -> None:
+    def ask() -> None:
         stop.set()
-        for each in wanted:
+        for each in signals:
             loop.remove_signal_handler(each)
 
-    for each in wanted:
-        loop.add_signal_handler(each, asked)
+    for each in signals:
+        loop.add_signal_handler(each, ask)
 
 
 def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
     """What this desk cannot do, and what to set for it."""
-    needs: dict[str, Callable[[], object]] = {
-        "mail and notes need a vault": lambda: desk.settings.vault,
-        "mail needs a mailbox": lambda: desk.mailbox,
-        "messages to agents need a name": lambda: desk.post,
-    }
-    for what, need in needs.items():
+    for what, need in _NEEDS.items():
         try:
-            need()
+            need(desk)
         except DeskError as error:
             yield what, error
 
@@ -89,16 +96,22 @@ def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> dic
     """What runs beside the page; each gets an event that asks it to end."""
     closed = dict(missing(desk))
     for what, error in closed.items():
-        say(f"{what}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        say(f"{what}: {_why(error)}")
     parts: dict[str, Part] = {}
-    if not {"mail and notes need a vault", "mail needs a mailbox"} & closed.keys():
-        parts["orchestrator"] = lambda ending: _orchestrate(desk, ending)
-        parts["decisions"] = lambda ending: _perform(desk, ending)
+    if _VAULT not in closed and _MAILBOX not in closed:
+        parts["orchestrator"] = partial(_orchestrate, desk)
+        parts["decisions"] = partial(_perform, desk)
     if desk.settings.notify is not None:
-        parts["notifications"] = lambda ending: _until(ending, _notify(desk, address))
+        parts["notifications"] = partial(_notify, desk, address)
     if arrivals is not None:
-        parts["demo"] = lambda ending: _until(ending, arrivals.by_themselves())
+        parts["demo"] = partial(_arrive, arrivals)
     return parts
+
+
+def _why(error: DeskError) -> str:
+    if error.hint:
+        return f"{error.message} ({error.hint})"
+    return error.message
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
@@ -110,30 +123,34 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 
 async def _perform(desk: Desk, ending: asyncio.Event) -> None:
-    """What the person said yes to leaves when its hold ends, whichever process took the yes."""
+    """Send what the person said yes to when its hold ends, whichever process took the yes."""
     while not ending.is_set():
-        wait = GLANCE
+        wait = PAUSE
         try:
             if (due := await desk.cards.next_due()) is not None:
-                wait = min(GLANCE, (due - desk.now()).total_seconds())
+                wait = min(PAUSE, (due - desk.now()).total_seconds())
             if wait <= 0:
                 await desk.cards.perform_due()
         except DeskError as error:
             # What is held stays held, and is tried again: a database may be away for a moment.
             log.warning("not_performed", extra={"why": error.message})
-            wait = GLANCE
+            wait = PAUSE
         with suppress(TimeoutError):
             await asyncio.wait_for(ending.wait(), max(wait, 0.01))
 
 
-async def _notify(desk: Desk, address: str) -> None:
+async def _notify(desk: Desk, address: str, ending: asyncio.Event) -> None:
     from deskhand.resident import notify
 
-    await notify.run(desk, address)
+    await _until(ending, notify.run(desk, address))
+
+
+async def _arrive(arrivals: Arrivals, ending: asyncio.Event) -> None:
+    await _until(ending, arrivals.arrive_later())
 
 
 async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Work that may be dropped at any moment."""
+    """Do the work until it is done or `ending` is set; it may be dropped at any moment."""
     tasks = [asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())]
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for each in tasks:
@@ -145,10 +162,10 @@ async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None
 
 @asynccontextmanager
 async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
-    """The parts run for as long as the block does; one that fails is named, and the page stays."""
+    """Run the parts for as long as the block runs; one that fails is named, and the page stays."""
     # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
     endings = {name: asyncio.Event() for name in parts}
-    tasks = [asyncio.create_task(_guarded(name, part(endings[name]), stop, say)) for name, part in parts.items()]
+    tasks = [asyncio.create_task(_run(name, part(endings[name]), stop, say)) for name, part in parts.items()]
     try:
         yield
     finally:
@@ -161,14 +178,14 @@ async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> Asy
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _guarded(name: str, work: Coroutine[Any, Any, None], stop: asyncio.Event, say: Say) -> None:
-    """The one seam of the parts: a failure is said and on the log, and stops no other part."""
+async def _run(name: str, work: Coroutine[Any, Any, None], stop: asyncio.Event, say: Say) -> None:
+    """Run one part: a failure is said and logged here, and stops no other part."""
     say(f"{name} started")
     try:
         await work
     except DeskError as error:
         log.error("part_stopped", extra={"part": name, "why": error.message})  # noqa: TRY400 - it names its cause
-        say(f"{name} stopped: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        say(f"{name} stopped: {_why(error)}")
     except Exception:
         reference = secrets.token_hex(4)
         log.exception("crash", extra={"part": name, "reference": reference})
@@ -186,7 +203,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _served(app: Any, listener: socket.socket) -> AsyncIterator[None]:
+async def _serve(app: Any, listener: socket.socket) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,
         log_config=None,

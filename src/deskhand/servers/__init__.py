@@ -59,7 +59,7 @@ from deskhand.errors import (
     printable,
 )
 from deskhand.listen import serve_http
-from deskhand.tokens import Area, Kept
+from deskhand.tokens import Area, Token
 
 log = logging.getLogger("deskhand.server")
 
@@ -100,7 +100,7 @@ class DeskServer(MCPServer[None]):
         record: Recorder | None = None,
         area: Area | Mapping[str, Area] | None = None,
         token: str | None = None,
-        shown: Callable[[str], Awaitable[Kept | None]] | None = None,
+        shown: Callable[[str], Awaitable[Token | None]] | None = None,
         invalid_arguments: Callable[[str, ValidationError], InvalidInput] | None = None,
         stateless: bool = False,
         **more: Any,
@@ -125,7 +125,7 @@ class DeskServer(MCPServer[None]):
 
     def narrow(self, scopes: Iterable[str]) -> None:
         """Open no more than these scopes do, whoever comes."""
-        self._only = tokens.checked(scopes)
+        self._only = tokens.check_scopes(scopes)
 
     def demand(self, area: Area | None, *, writes: bool) -> None:
         """Refuse who comes without the scope for this part of the desk."""
@@ -349,7 +349,7 @@ def _entry(area: Area | Mapping[str, Area] | None) -> AuthSettings:
 class _Tokens:
     """Accepts the desk's own token, and those of assistants and users."""
 
-    def __init__(self, token: str, shown: Callable[[str], Awaitable[Kept | None]] | None) -> None:
+    def __init__(self, token: str, shown: Callable[[str], Awaitable[Token | None]] | None) -> None:
         self._token = token.encode()
         self._shown = shown
 

@@ -13,10 +13,10 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import CallToolResult, TextContent, ToolAnnotations
 from pydantic import Field
 
-from deskhand.agents.mail import STATUSES, Message
+from deskhand.agents.mail import STATUSES, AgentMessage
 from deskhand.agents.post import LIMIT, Post
 from deskhand.agents.roster import InTmux, Named
-from deskhand.agents.watch import Watch
+from deskhand.agents.tmux_watch import TmuxWatch
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.servers import READS, DeskServer, tool, writes_recorder
@@ -81,7 +81,7 @@ def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bo
     async def watched(_: Any) -> AsyncIterator[None]:
         match post.roster:
             case InTmux() as seat if ends_with_tmux:
-                with Watch(seat.pane, seat.forget, _end):
+                with TmuxWatch(seat.pane, seat.forget, _end):
                     yield None
             case InTmux() | Named():
                 yield None
@@ -117,9 +117,9 @@ def _end() -> None:
     os._exit(1)
 
 
-async def _waited(post: Post, seconds: float) -> Message | None:
+async def _waited(post: Post, seconds: float) -> AgentMessage | None:
     until = time.monotonic() + seconds
-    with await to_thread.run_sync(lambda: post.room.bell(post.me())) as bell:
+    with await to_thread.run_sync(lambda: post.enter().bell(post.me())) as bell:
         while True:
             message = await to_thread.run_sync(post.receive)
             left = until - time.monotonic()
@@ -129,7 +129,7 @@ async def _waited(post: Post, seconds: float) -> Message | None:
             await to_thread.run_sync(bell.wait, left)
 
 
-def _letter(message: Message | None) -> CallToolResult:
+def _letter(message: AgentMessage | None) -> CallToolResult:
     if message is None:
         return _answer(status="No unread messages")
     return CallToolResult(

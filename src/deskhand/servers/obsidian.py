@@ -7,7 +7,8 @@ from mcp.server.mcpserver.tools import Tool
 from pydantic import BeforeValidator, Field
 
 from deskhand.app import Desk
-from deskhand.notes.vault import MovedNote, NoteContent, NoteList
+from deskhand.notes.index import NoteList
+from deskhand.notes.vault import MovedNote, NoteContent
 from deskhand.servers import READS, WRITES, DeskServer, tool, writes_recorder
 
 INSTRUCTIONS = """\

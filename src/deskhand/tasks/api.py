@@ -191,7 +191,7 @@ class _Backend:
         request.state.actor = actor if actor in deeds.DOORS else "tasks_api"
 
     async def _owner(self, token: str, method: str) -> str | None:
-        shown = await tokens.shown(self.store, token, self._now())
+        shown = await tokens.authenticate(self.store, token, self._now())
         if shown is None:
             return None
         writes = method != "GET"
