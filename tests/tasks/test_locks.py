@@ -70,7 +70,7 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
     ninth, tenth = ids[8:]
     assert (ninth, tenth) == (9, 10)  # as texts they are the other way round
     calendar = calendars.write_calendar(opened.write_sync(lambda tx: calendars.read_all(tx, "ann")))
-    todos, _ = vtodo.todos(calendar.encode(), ZoneInfo("UTC"))
+    todos, _ = vtodo.parse_todos(calendar.encode(), ZoneInfo("UTC"))
 
     with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
         lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
@@ -88,7 +88,7 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
 def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store, url: str) -> None:
     first, second = made(opened, "first"), made(opened, "second")
     file = "BEGIN:VTODO\nUID:a\nSUMMARY:second\nEND:VTODO\nBEGIN:VTODO\nUID:b\nSUMMARY:first\nEND:VTODO\n"
-    todos, _ = vtodo.todos(f"BEGIN:VCALENDAR\n{file}END:VCALENDAR\n".encode(), ZoneInfo("UTC"))
+    todos, _ = vtodo.parse_todos(f"BEGIN:VCALENDAR\n{file}END:VCALENDAR\n".encode(), ZoneInfo("UTC"))
 
     with psycopg.connect(url) as other, psycopg.connect(url) as same, ThreadPoolExecutor(1) as thread:
         lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"

@@ -110,7 +110,8 @@ def action_tools(desk: Desk) -> list[DeskTool]:
 
 def desk_tools(desk: Desk) -> dict[Area, list[DeskTool]]:
     """The tools by the part of the desk they belong to. Where two servers share a name, the Email server's is taken."""
-    email, gmail = email_tools(desk), gmail_tools(desk)
+    email = email_tools(desk)
+    gmail = gmail_tools(desk)
     own = {each.name for each in email}
     mail = [*email, *(each for each in gmail if each.name not in own)]
     made: dict[Area, list[DeskTool]] = {
@@ -132,7 +133,7 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         "desk",
         [each for several in tools.values() for each in several],
         instructions=INSTRUCTIONS,
-        error_form=_form,
+        error_form=_error_form,
         record=_recorder(desk, tools),
         area={each.name: area for area, several in tools.items() for each in several},
         token=token,
@@ -148,7 +149,7 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
     return server
 
 
-def _form(error: DeskError) -> dict[str, Any]:
+def _error_form(error: DeskError) -> dict[str, Any]:
     """The Gmail server's form; the message is the Email server's sentence where it has one."""
     return mcp_error(error) | {"message": error.said or error.message}
 
@@ -281,7 +282,8 @@ class _WholeDesk(DeskServer):
         return ListResourcesResult(resources=[_listed(mail) for mail in found])
 
 
-_NOTE, _MAIL = "text/markdown", "text/plain"
+_NOTE = "text/markdown"
+_MAIL = "text/plain"
 
 
 def _listed(mail: MailSummary) -> Resource:

@@ -66,12 +66,12 @@ class DeskServer(SDKServer):
     ) -> None:
         """`area` is the part of the desk that all tools belong to, or that of each by its name."""
         self._desk_tools = {each.name: demand_complete(each) for each in tools}
-        whole: Area | None = None
+        only: Area | None = None
         if isinstance(area, str):
-            whole = area
-            area = dict.fromkeys(self._desk_tools, whole)
+            only = area
+            area = dict.fromkeys(self._desk_tools, only)
         if token:
-            more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(whole)}
+            more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(only)}
         super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
         self._areas = area or {}
         self._within: tuple[str, ...] | None = None

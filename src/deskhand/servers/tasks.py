@@ -40,7 +40,7 @@ from deskhand.tasks.models import (
     Title,
     Undone,
     problems,
-    whole,
+    to_int,
 )
 from deskhand.tasks.recording import RECORDED
 
@@ -56,7 +56,7 @@ LARGEST_ANSWER = 7_500
 
 Caller = Context[None, Any]
 M = TypeVar("M", bound=BaseModel)
-Limit = Annotated[int, Field(strict=True, ge=1, le=LARGEST_PAGE), BeforeValidator(whole)]
+Limit = Annotated[int, Field(strict=True, ge=1, le=LARGEST_PAGE), BeforeValidator(to_int)]
 DueBefore = Annotated[Instant | None, Field(description="only tasks due before this")]
 DueAfter = Annotated[Instant | None, Field(description="only tasks due after this")]
 DueDate = Annotated[Instant | None, Field(description="ISO 8601 with an offset")]
@@ -198,7 +198,6 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
 
 def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.tasks  # a bad setting is said now, not at the first call
-
     return DeskServer(
         "tasks",
         tasks_tools(desk),

@@ -257,7 +257,7 @@ class _Backend:
 
     async def take(self, request: Request) -> Response:
         content = await _read_body(request, vtodo.LARGEST)
-        todos, left_out = await asyncio.to_thread(vtodo.todos, content, self._zone)
+        todos, left_out = await asyncio.to_thread(vtodo.parse_todos, content, self._zone)
         work = partial(calendars.import_todos, todos=todos)
         imported = await self._do(request, work, "tasks", in_file=len(todos))
         return _json({"imported": imported, "already_there": len(todos) - imported, "left_out": left_out})

@@ -21,7 +21,7 @@ def read_all(tx: Transaction, user: str) -> list[tuple[str, Row]]:
 def write_calendar(found: Iterable[tuple[str, Row]]) -> str:
     """The text of what `read_all` found; for many tasks that takes a moment, and no database."""
     tasks = [(uid, rows.read_row(columns)) for uid, columns in found]
-    return vtodo.text_of(tasks, {task.id: uid for uid, task in tasks})
+    return vtodo.write_text(tasks, {task.id: uid for uid, task in tasks})
 
 
 def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) -> int:

@@ -30,7 +30,7 @@ def utc_text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
 
 
-def instant(text: Any) -> str:
+def parse_instant(text: Any) -> str:
     """An ISO 8601 date and time with its offset, as UTC."""
     try:
         moment = datetime.fromisoformat(text.upper().replace(",", ".")) if isinstance(text, str) else None
@@ -51,7 +51,7 @@ def check_due(text: Any) -> str:
     """An instant as UTC; a word stays as it is until somebody knows what time it is."""
     if isinstance(text, str) and _WORDS.fullmatch(text):
         return text
-    return instant(text)
+    return parse_instant(text)
 
 
 def resolve(text: str, now: datetime, zone: ZoneInfo) -> str:

@@ -54,12 +54,14 @@ def _one_line(name: str) -> str:
     return name
 
 
-def whole(number: Any) -> Any:
-    # To JSON 5.0 is the integer 5.
-    return int(number) if isinstance(number, float) and number.is_integer() else number
+def to_int(number: Any) -> Any:
+    """To JSON 5.0 is the integer 5."""
+    if isinstance(number, float) and number.is_integer():
+        return int(number)
+    return number
 
 
-def _one_of_each(labels: list[str]) -> list[str]:
+def _drop_repeats(labels: list[str]) -> list[str]:
     return list(dict.fromkeys(labels))
 
 
@@ -90,8 +92,8 @@ Name = Annotated[
     Field(min_length=1, max_length=NAME_LENGTH, json_schema_extra={"pattern": _NAME}),
     AfterValidator(_one_line),
 ]
-Labels = Annotated[list[Name], Field(max_length=MOST_LABELS), AfterValidator(_one_of_each)]
-Instant = Annotated[str, BeforeValidator(due.instant), _MOMENT]
+Labels = Annotated[list[Name], Field(max_length=MOST_LABELS), AfterValidator(_drop_repeats)]
+Instant = Annotated[str, BeforeValidator(due.parse_instant), _MOMENT]
 Due = Annotated[
     str,
     BeforeValidator(due.check_due),
@@ -110,7 +112,7 @@ RecurrenceRule = Annotated[
     ),
     BeforeValidator(recurrence.check_rule),
 ]
-TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(whole)]
+TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(to_int)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 Sort = Literal["created_at", "-created_at", "due_date", "-due_date", "priority", "-priority"]
 

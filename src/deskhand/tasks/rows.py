@@ -201,7 +201,9 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
     conditions, values = _conditions(wanted)
     counting, counted = _count(user, wanted, conditions, values)
     key = _SORT_KEYS[wanted.sort]
-    direction, beyond = ("DESC", "<") if wanted.sort.startswith("-") else ("ASC", ">")
+    direction, beyond = ("ASC", ">")
+    if wanted.sort.startswith("-"):
+        direction, beyond = ("DESC", "<")
     if wanted.cursor is not None:
         conditions += f" AND ({key}, id) {beyond} (?, ?)"
         values += _position(wanted)
@@ -217,8 +219,10 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
         rows.pop()
         task_id, *_, last_key, _ = rows[-1]
         next_cursor = _cursor(wanted.sort, last_key, task_id)
-    if rows or wanted.cursor:
-        *_, total = rows[0] if rows else tx.one(counting, *counted) or (0,)
+    if rows:
+        *_, total = rows[0]
+    elif wanted.cursor:
+        (total,) = tx.one(counting, *counted) or (0,)
     return {"tasks": [_wire(columns) for columns in rows], "total": int(total), "next_cursor": next_cursor}
 
 

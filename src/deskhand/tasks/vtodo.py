@@ -66,7 +66,7 @@ class Todo:
     series_start: str | None
 
 
-def text_of(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str]) -> str:
+def write_text(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str]) -> str:
     """The calendar of these tasks, each with its UID; `parents` are the UIDs by id."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//Deskhand//Deskhand {__version__}//EN"]
     for uid, task in tasks:
@@ -130,7 +130,8 @@ def _fold(line: str) -> str:
     """In pieces of at most 75 octets, never within a character."""
     if len(line) <= _OCTETS and line.isascii():
         return line
-    pieces, size = [""], 0
+    pieces = [""]
+    size = 0
     for sign in line:
         octets = len(sign.encode())
         if size + octets > _OCTETS:
@@ -141,7 +142,7 @@ def _fold(line: str) -> str:
     return "\r\n".join(pieces)
 
 
-def todos(content: bytes, zone: ZoneInfo) -> tuple[list[Todo], int]:
+def parse_todos(content: bytes, zone: ZoneInfo) -> tuple[list[Todo], int]:
     """The tasks of a file, and how many things in it are none (events, cancelled ones) and were left out."""
     found: dict[str, Todo] = {}
     left_out = 0
@@ -191,7 +192,8 @@ def _line(number: int, text: str) -> CalendarLine:
     name = _NAME.match(text)
     if name is None:
         raise broken(number, "not a property of the form NAME:VALUE")
-    parameters, at = {}, name.end()
+    parameters = {}
+    at = name.end()
     while parameter := _PARAMETER.match(text, at):
         parameters[parameter[1].upper()] = parameter[2].strip('"')
         at = parameter.end()
