@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+BodyFrom = Literal["plain", "html", "none"]
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -43,7 +45,7 @@ class MailContent:
     """The Message-ID header, with its angle brackets; empty where there is none."""
     references: tuple[str, ...]
     body: str
-    body_from: Literal["plain", "html", "none"]
+    body_from: BodyFrom
     warnings: tuple[str, ...]
     """What a reader should know: hidden text removed (how much), links that show another host, text that was cut."""
     attachments: tuple[Attachment, ...]

@@ -63,8 +63,7 @@ def split(text: str) -> tuple[str | None, str]:
 
 
 def parse(text: str) -> Note:
-    note, _ = _read(text)
-    return note
+    return _read(text)[0]
 
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
