@@ -21,7 +21,7 @@ from mcp import Client, StdioServerParameters
 
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.lines import encode_message
-from deskhand.agents.mail import Message, timestamp
+from deskhand.agents.mail import AgentMessage, timestamp
 
 AGENTMAIL = str(Path(sys.executable).with_name("agentmail"))
 HISTORIES = (0, 1_000, 10_000, 100_000)
@@ -52,13 +52,13 @@ def history(root: Path, rounds: int) -> bool:
     for size in HISTORIES:
         box = root / f"history{size}" / ".agentmail" / "mailboxes" / "b.jsonl"
         box.parent.mkdir(parents=True)
-        box.write_bytes(encode_message(Message("read0000", "a", "b", "x" * 100, TIME, read=True)) * size)
+        box.write_bytes(encode_message(AgentMessage("read0000", "a", "b", "x" * 100, TIME, read=True)) * size)
         rooms[size] = FilesRoom(str(root / f"history{size}"))
         rooms[size].take("b")
     times: dict[int, list[float]] = {size: [] for size in HISTORIES}
     for number in range(rounds):
         for size, room in rooms.items():
-            room.put(Message(f"new{number:05}", "a", "b", "hello", TIME))
+            room.append(AgentMessage(f"new{number:05}", "a", "b", "hello", TIME))
             times[size].append(timed(lambda room=room: room.take("b")))
     medians = {size: statistics.median(values) for size, values in times.items()}
     for size in HISTORIES:
@@ -70,7 +70,7 @@ def history(root: Path, rounds: int) -> bool:
 def limit(root: Path, rounds: int) -> bool:
     """Send and receive in turns with the bare loop that is the limit of one durable append."""
     room, bare = FilesRoom(str(root / "limit")), root / "bare"
-    line = encode_message(Message("id000000", "a", "b", "x" * 100, TIME))
+    line = encode_message(AgentMessage("id000000", "a", "b", "x" * 100, TIME))
 
     def append() -> None:
         fd = os.open(bare, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -80,7 +80,7 @@ def limit(root: Path, rounds: int) -> bool:
         os.close(fd)
 
     def send() -> None:
-        room.put(Message("id000000", "a", "b", "x" * 100, TIME))
+        room.append(AgentMessage("id000000", "a", "b", "x" * 100, TIME))
 
     work: dict[str, Callable[[], object]] = {"bare": append, "send": send, "receive": lambda: room.take("b")}
     spent = dict.fromkeys(work, 0.0)

@@ -20,5 +20,5 @@ def database_at(url: str, revision: str) -> Iterator[Any]:
             yield connection
         return
     sqlite.migrate(file, revision)
-    with closing(sqlite3.connect(file)) as connection, connection:
-        yield connection
+    with closing(sqlite3.connect(file)) as made, made:
+        yield made

@@ -3,19 +3,18 @@
 `test_repository.py` fails when a promise has no test or a test cites a promise that nobody made.
 """
 
-from typing import Any
-
 import pytest
 
 REQUIREMENTS = {
-    "start:light": "deskhand --help imports neither mcp nor FastAPI nor SQLAlchemy.",
+    "start:light": "deskhand --help imports neither mcp nor FastAPI nor a database driver.",
     "docs:fresh": "The generated reference says what the code says today.",
     "docs:complete": "Every command, option, tool, argument and error code is in the reference.",
     "docs:commands": "Every command and flag that a document shows is there.",
     "docs:links": "Every relative link in a document leads to a file and a heading that are there.",
+    "docs:contract": "Each line of the contract names the promises that show it.",
     "config:errors-name-the-key": "An unknown key or bad value is an error that names key, value and allowed form.",
     "config:sources": "config show says where each value came from and masks secrets.",
-    "errors:two-forms": "Each error has seed 000's and seed 003's wire form and an exit code.",
+    "errors:two-forms": "Each error has the mail and notes servers' wire form, the tasks server's, and an exit code.",
     "server:strict": "Unknown arguments and wrong types are refused with field, message, value and suggestion.",
     "server:hints": "A tool without a title and four hints cannot be served.",
     "server:masked": "The text of a crash stays in the log, under a reference id the caller gets.",
@@ -32,7 +31,7 @@ REQUIREMENTS = {
     "audit:chained": "A changed, removed, inserted or cut-off line is found and named.",
     "audit:redacted": "No body, secret or full address reaches the record.",
     "audit:found": "A search of the record finds what a look at every line finds, and reads a bounded number of them.",
-    "notes:seed": "Models, errors and round trip are seed 000's, on every transport in both eras.",
+    "notes:contract": "Models, errors and round trip are the contract's, on every transport in both eras.",
     "notes:round-trip": "For any frontmatter and body, write then read gives the same.",
     "notes:bytes-kept": "Changing one key leaves every other byte of the note alone.",
     "notes:paths": "No spelling of a path leaves the vault or reaches a protected folder for writing.",
@@ -45,12 +44,12 @@ REQUIREMENTS = {
     "index:equals-scan": "Search finds exactly what a scan of all files finds.",
     "index:fresh": "What was written is found: through us at once, by another program within moments.",
     "index:disposable": "A deleted or damaged index costs time, never an answer.",
-    "tasks:seed": "Tools, models, errors and life cycle are seed 003's, over HTTP on both databases.",
+    "tasks:contract": "Tools, models, errors and life cycle are the contract's, over HTTP on both databases.",
     "tasks:isolation": "Nobody sees, changes or counts another user's task.",
     "tasks:identity": "Nobody is somebody by default: a token's owner, whom a proven service names, the desk's user.",
     "tasks:validation": "A bad field is named with a suggestion before the backend is called.",
     "tasks:null-clears": "An explicit null clears; what is absent stays.",
-    "tasks:log": "Each backend call is one log line with the seed's fields and no secret.",
+    "tasks:log": "Each backend call is one log line with the contract's fields and no secret.",
     "tasks:pages": "Pages show each task once, filters see all tasks, an answer stays short.",
     "tasks:embedded": "Without a backend URL the same server works in one process, over HTTP and stdio.",
     "tasks:retry": "Only what is safe is tried again; one create call makes one task.",
@@ -58,7 +57,7 @@ REQUIREMENTS = {
     "tasks:commit": "What was answered is committed; a failing commit is no success.",
     "tasks:versions": "With If-Match no change of another window is lost.",
     "tasks:restore": "What was deleted can be brought back, the last change undone.",
-    "tasks:settings": "Seed 003's settings and their checks hold, from the environment and a .env file.",
+    "tasks:settings": "The contract's settings and their checks hold, from the environment and a .env file.",
     "tasks:rest": "REST answers as its OpenAPI says, whatever is sent.",
     "tasks:model": "For any sequence of calls of two users REST and MCP answer as a model does.",
     "tasks:beyond": "Labels, projects, subtasks, recurrence, bulk and due words do what they say.",
@@ -73,10 +72,10 @@ REQUIREMENTS = {
     "agents:history": "What was read long ago costs a receiver nothing.",
     "agents:one-contract": "Files, SQLite and PostgreSQL keep one contract; machines that share a database share mail.",
     "agents:identity": "An agent is its tmux window, or its given name outside tmux; no two share an address.",
-    "agents:seed": "The MCP server has the seed's four tools, results and texts, on every transport in both eras.",
+    "agents:contract": "The MCP server has its contract's tools, results and texts, on every transport in both eras.",
     "agents:tmux-ends": "When the tmux session ends, the MCP server exits with code 1 within a second.",
     "agents:waiting": "Whoever waits for mail is woken by a bell.",
-    "agents:mailman": "The mailman tells an agent with mail, by the seed's states and timings, and there is only one.",
+    "agents:mailman": "The mailman tells an agent with mail, by that program's states and timings; there is only one.",
     "agents:no-stray-keys": "A shell, an editor or a half-typed line never gets a keystroke.",
     "agents:copies": "Mail is copied between the stores as often as one likes, each message once.",
     "mail:any-bytes": "Any bytes are read as a mail: nothing raises, and the time grows no faster than the size.",
@@ -90,7 +89,7 @@ REQUIREMENTS = {
     "local:verbatim": "The local mailbox keeps every mail's bytes.",
     "local:never-twice": "A token sends once in the local mailbox, whoever is killed and however many race.",
     "gmail:round-trips": "A search of 50 takes two round trips, and one more for the first sign-in.",
-    "gmail:errors": "Each answer of Gmail becomes the seed's error, with what to do next.",
+    "gmail:errors": "Each answer of Gmail becomes the contract's error, with what to do next.",
     "gmail:reads-retried": "Reads are tried again at most three times, with jitter and Retry-After; nothing else is.",
     "gmail:sign-in": "An expired token is renewed once, a rotated one is kept, a revoked one names the command to run.",
     "gmail:never-twice": "Whatever answer of Gmail is lost, a mail leaves at most once and exactly as it was prepared.",
@@ -108,7 +107,7 @@ REQUIREMENTS = {
     "gate:expires": "An approval that expired releases nothing and says so.",
     "gate:rejected": "A no is told apart from no answer yet.",
     "gate:withdrawn": "A yes that was taken back releases nothing.",
-    "gate:hand-written": "Seed 001's hand-written approvals release one mail that they cover, and no other.",
+    "gate:hand-written": "Approvals written by hand release one mail that they cover, and no other.",
     "gate:unseen": "What a person cannot see in a text is named by the page, the risk and the terminal alike.",
     "gate:rate": "One rate window in the ledger holds for every server and over restarts.",
     "gate:put-back": "What was certainly not sent spends neither the approval nor the rate.",
@@ -116,8 +115,8 @@ REQUIREMENTS = {
     "gate:recorded": "Every call writes one redacted entry, together with its effect.",
     "gate:race": "Of any number of processes that race for one approval, one sends.",
     "gate:takeover": "A send whose process died is looked up and finished by another, once its lease ended.",
-    "email:seed": "The Email server's texts and order of checks are seed 002's, on stdio and HTTP in both eras.",
-    "gmail-server:seed": "The Gmail server's models and error codes are seed 000's, on stdio and HTTP in both eras.",
+    "email:seed": "The Email server's texts and order of checks are the contract's, on stdio and HTTP in both eras.",
+    "gmail-server:seed": "The Gmail server's models and codes are its contract's, on stdio and HTTP in both eras.",
     "mail:bad-input": "Bad input gets a clear error; nothing is sent and nothing lost.",
     "mail:small-schemas": "All mail tool schemas together stay under 16,000 characters.",
     "cards:waiting": "What waits is a card made from the action itself, oldest first, in few queries for however many.",
@@ -135,7 +134,7 @@ REQUIREMENTS = {
     "cli:answers": "At the command line a person can also edit, respond and put off, and say yes to one digest only.",
     "cli:machine": "What the machine refuses at the command line is said in a sentence, with its own exit code.",
     "cli:approvals": "A person can list, read, approve and reject requests from the command line.",
-    "orchestrator:states": "Each decision leads where seed 000 draws it, and frontmatter is merged, never replaced.",
+    "orchestrator:states": "Each decision leads where its contract says; frontmatter is merged, never replaced.",
     "orchestrator:watcher": "Each mail gets one note for ever; new is what arrived after the cursor.",
     "orchestrator:edited": "An edited draft is sent as edited; the difference is shown and remembered.",
     "orchestrator:rejected": "A rejection is remembered per sender and heeded by the next decision.",
@@ -218,6 +217,6 @@ REQUIREMENTS = {
 }
 
 
-def requirement(name: str) -> Any:
+def requirement(name: str) -> pytest.MarkDecorator:
     """Marks the test that shows a promise kept."""
     return pytest.mark.requirement(name)

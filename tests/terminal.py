@@ -11,14 +11,14 @@ from subprocess import CompletedProcess
 AGENTMAIL = str(Path(sys.executable).with_name("agentmail"))
 
 
-def until_it_listens(process: "subprocess.Popen[str]") -> None:
-    """Return when the process has hung up its bell; pytest's own limit ends a wait in vain."""
-    folder = Path(f"/proc/{process.pid}/fd")
-    opened: set[str] = set()
-    while "anon_inode:inotify" not in opened:
+def until_it_listens(process: "subprocess.Popen[str]", folders: int = 1) -> None:
+    """Return when the process watches so many folders; pytest's own limit ends a wait in vain."""
+    descriptors = Path(f"/proc/{process.pid}/fdinfo")
+    watched = 0
+    while watched < folders:
         assert process.poll() is None
         with suppress(FileNotFoundError):
-            opened |= {str(link.readlink()) for link in folder.iterdir()}
+            watched = sum(file.read_text().count("inotify wd:") for file in descriptors.iterdir())
 
 
 class Terminal:

@@ -2,8 +2,9 @@ import json
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
-from deskhand.config import OPTIONS, load
+from deskhand.config import OPTIONS, display, load
 from deskhand.errors import BadConfig
 from tests.home import Home
 from tests.requirements import requirement
@@ -110,3 +111,23 @@ def test_a_providers_own_key_serves_that_provider_and_nobody_else(tmp_path: Path
     assert load(base | {"DESKHAND_MODEL_API_KEY": "sk-2"}).settings.model_api_key.get_secret_value() == "sk-2"
     assert load(base | {"DESKHAND_MODEL": "anthropic:some"}).settings.model_api_key is None
     assert load(base | {"DESKHAND_MODEL_BASE_URL": "http://127.0.0.1:1"}).settings.model_api_key is None
+
+
+@pytest.mark.parametrize(("written", "meant"), [("seed", "any"), ("any", "any"), ("sealed", "sealed")])
+def test_the_old_word_for_any_approval_file_is_understood(tmp_path: Path, written: str, meant: str) -> None:
+    (tmp_path / "config.toml").write_text(f'approvals = "{written}"\n')
+
+    assert load({"DESKHAND_HOME": str(tmp_path)}).settings.approvals == meant
+    assert load({"DESKHAND_HOME": str(tmp_path), "DESKHAND_APPROVALS": written}).settings.approvals == meant
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [(" TRUE ", True), ("on", True), ("1", True), ("No", False), ("0", False)]
+)
+def test_a_switch_takes_the_usual_words(tmp_path: Path, written: str, meant: bool) -> None:
+    assert load({"DESKHAND_HOME": str(tmp_path), "DEV_MODE": written}).settings.dev_mode is meant
+
+
+@requirement("config:sources")
+def test_of_several_urls_no_password_is_shown() -> None:
+    assert display(SecretStr("mailto://u:p@h ntfy://x:y@z/t")) == "mailto://u:********@h ntfy://x:********@z/t"

@@ -4,7 +4,6 @@ import argparse
 import re
 import subprocess
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -13,12 +12,12 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.cli import parser
-from deskhand.cli.serve import SERVERS
 from deskhand.config import OPTIONS, load
 from deskhand.errors import ErrorType, MCPErrorCode
-from docs import reference
+from deskhand.servers import SERVERS
+from docs import write_reference
 from tests.home import Home
-from tests.requirements import requirement
+from tests.requirements import REQUIREMENTS, requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "reference"
@@ -31,16 +30,16 @@ def listed() -> str:
 @pytest.mark.anyio
 @requirement("docs:fresh")
 async def test_the_reference_says_what_the_code_says_today() -> None:
-    made = await reference.pages()
+    made = await write_reference.pages()
 
-    stale = [name for name, text in made.items() if reference.kept(name) != text]
+    stale = [name for name, text in made.items() if write_reference.kept(name) != text]
     assert stale == [], "run `python3 run.py reference`"
 
 
 @requirement("docs:complete")
 def test_every_command_option_and_error_code_is_in_the_reference() -> None:
     found = listed()
-    wanted = [f"## deskhand {' '.join(words)}\n" for words, _ in reference.leaves(parser())]
+    wanted = [f"## deskhand {' '.join(words)}\n" for words, _ in write_reference.leaves(parser())]
     wanted += [f"| `{option.key}` | `{option.variable}` |" for option in OPTIONS.values()]
     wanted += [f"`{code}`" for code in (*get_args(MCPErrorCode), *get_args(ErrorType))]
 
@@ -55,8 +54,8 @@ async def test_every_tool_of_every_server_and_its_arguments_are_in_the_reference
     person = {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_USER": "me", "DESKHAND_AGENT": "me"}
     desk = Desk(load(home.environment | person).settings)
     missing = []
-    for name, function in SERVERS.items():
-        async with Client(getattr(import_module(f"deskhand.servers.{name}"), function)(desk)) as client:
+    for name in sorted(SERVERS):
+        async with Client(SERVERS[name].make(desk)) as client:
             for tool in (await client.list_tools()).tools:
                 _, _, after = page.partition(f"### {name}: `{tool.name}`\n")
                 section = after.partition("\n##")[0]
@@ -86,7 +85,7 @@ def links(page: Path) -> Iterator[str]:
 
 
 def headings(page: Path) -> set[str]:
-    return {reference.anchor(line) for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+    return {write_reference.anchor(line) for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
 
 
 @requirement("docs:links")
@@ -140,3 +139,21 @@ def test_every_command_and_flag_that_a_document_shows_is_there() -> None:
 
     assert len(found) > 60
     assert [f"{page.relative_to(ROOT)}: {' '.join(words)}" for page, words in found if unknown(words) is not None] == []
+
+
+@requirement("docs:contract")
+def test_every_line_of_the_contract_names_promises_that_are_tested() -> None:
+    rows = re.findall(r"^\| (.*) \| ([^|]*) \|$", (ROOT / "docs" / "contract.md").read_text(), re.MULTILINE)
+    named = {text: re.findall(r"`([^`]+)`", last) for text, last in rows if last != "shown by"}
+
+    assert len(named) > 80
+    assert [text for text, promises in named.items() if not promises or set(promises) - set(REQUIREMENTS)] == []
+
+
+@requirement("docs:links")
+def test_every_file_and_folder_that_a_document_for_contributors_names_is_there() -> None:
+    text = "".join((ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
+    named = re.findall(r"`((?:src|tests|docs|bench|torture|packaging)/[^`\s]*)`", text)
+
+    assert len(named) > 10
+    assert [path for path in named if not (ROOT / path).exists()] == []

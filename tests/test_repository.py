@@ -1,8 +1,12 @@
-"""What holds for the repository as a whole: promises have tests, dependencies reasons, no host is named."""
+"""What holds for the repository as a whole: promises have tests, dependencies reasons, names say what they mean."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,39 @@ import pytest
 from tests.requirements import REQUIREMENTS
 
 ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "deskhand"
+
+PARTICIPLES = {
+    *(
+        "found",
+        "said",
+        "told",
+        "sent",
+        "made",
+        "kept",
+        "shown",
+        "begun",
+        "known",
+        "taken",
+        "seen",
+        "left",
+        "held",
+        "lost",
+    ),
+    *("put", "written", "spoken", "done", "given", "gone", "heard", "lent", "driven", "rung", "built", "bound"),
+}
+NO_PARTICIPLES = {"need", "speed", "feed", "seed", "embed", "heed"}
+
+# What the source may hold at most; the goal is beside each, and a ceiling only ever comes down.
+EFFECTS_NAMED_AS_VALUES = 81  # 0
+PARTICIPLES_IN_100_FUNCTIONS = 12.0  # 2
+LAMBDAS_IN_1000_LINES = 7.5  # 3
+TERNARIES_IN_1000_LINES = 25.5  # 12
+
+# Class names that mean two things today; none is the goal.
+TWICE = {"Bell", "Entry", "Failed", "Found", "Imported", "Letter", "Line", "Made", "Node", "Plan", "Rule"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def tracked() -> list[Path]:
@@ -69,3 +106,47 @@ def test_the_module_runs_as_the_command_does() -> None:
     done = subprocess.run([sys.executable, "-m", "deskhand", "--version"], capture_output=True, text=True, check=True)
 
     assert re.fullmatch(r"deskhand \d+\.\d+\.\d+\n", done.stdout)
+
+
+@cache
+def nodes() -> list[tuple[str, ast.AST]]:
+    trees = {str(file.relative_to(SOURCE)): ast.parse(file.read_text()) for file in sorted(SOURCE.rglob("*.py"))}
+    return [(file, node) for file, tree in trees.items() for node in ast.walk(tree)]
+
+
+def functions() -> Iterator[tuple[str, Function]]:
+    return ((file, node) for file, node in nodes() if isinstance(node, Function))
+
+
+def is_participle(name: str) -> bool:
+    word = name.strip("_")
+    return word in PARTICIPLES or ("_" not in word and word.endswith("ed") and word not in NO_PARTICIPLES)
+
+
+def has_effects(function: Function) -> bool:
+    """A function that waits, or works in a transaction, does something."""
+    arguments = [*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs]
+    return isinstance(function, ast.AsyncFunctionDef) or "tx" in {each.arg for each in arguments}
+
+
+def test_a_function_that_does_something_is_not_named_as_a_value() -> None:
+    every = list(functions())
+    named = [(file, each) for file, each in every if is_participle(each.name)]
+    wrong = [f"{file}:{each.lineno} {each.name}" for file, each in named if has_effects(each)]
+
+    assert len(wrong) <= EFFECTS_NAMED_AS_VALUES, wrong
+    assert 100 * len(named) / len(every) <= PARTICIPLES_IN_100_FUNCTIONS, [each.name for _, each in named]
+
+
+def test_one_class_name_means_one_thing() -> None:
+    found = Counter(node.name for _, node in nodes() if isinstance(node, ast.ClassDef))
+
+    assert {name for name, times in found.items() if times > 1} - TWICE == set()
+
+
+def test_lambdas_and_ternaries_stay_rare() -> None:
+    lines = sum(len(file.read_text().splitlines()) for file in SOURCE.rglob("*.py"))
+    found = Counter(type(node) for _, node in nodes())
+
+    assert 1000 * found[ast.Lambda] / lines <= LAMBDAS_IN_1000_LINES
+    assert 1000 * found[ast.IfExp] / lines <= TERNARIES_IN_1000_LINES

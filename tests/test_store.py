@@ -226,7 +226,8 @@ async def test_what_was_handed_in_before_closing_is_done_and_nothing_after(tmp_p
     go.set()
     await closing
 
-    assert (await holding, await last) == (None, 1)
+    await holding
+    assert await last == 1
     with pytest.raises(Unavailable):
         store.write_sync(insert(2))
     other = open_store(f"sqlite:///{tmp_path / 'desk.db'}")
@@ -263,7 +264,7 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
             connection.execute(line)
     store = open_store(url)
     try:
-        kept = await tokens.shown(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
+        kept = await tokens.authenticate(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
         recipients = store.write_sync(lambda tx: tx.all("SELECT recipient, state FROM actions"))
         days = store.write_sync(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
         drafts = store.write_sync(lambda tx: tx.all("SELECT id, drafted_by FROM drafts"))

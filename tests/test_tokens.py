@@ -56,7 +56,7 @@ def test_what_is_not_a_token_is_refused_with_what_would_do(home: Home) -> None:
 @requirement("tokens:kept")
 def test_a_users_token_opens_the_tasks_alone(desk: Desk, home: Home) -> None:
     home.command("token", "create", "ann")
-    (kept,) = desk.store.write_sync(tokens.kept)
+    (kept,) = desk.store.write_sync(tokens.list_tokens)
 
     assert (kept.name, kept.user_id, kept.scopes) == ("ann", "ann", ("tasks:write",))
     with pytest.raises(Exists):
@@ -70,12 +70,12 @@ async def test_that_a_token_was_used_is_noted_once_a_minute(desk: Desk) -> None:
     token = await desk.store.write(lambda tx: tokens.create(tx, "codex", NOON))
 
     async def used_after(seconds: int) -> datetime | None:
-        shown = await tokens.shown(desk.store, token, NOON + timedelta(seconds=seconds))
+        shown = await tokens.authenticate(desk.store, token, NOON + timedelta(seconds=seconds))
         assert shown is not None
-        (kept,) = await desk.store.read(tokens.kept)
+        (kept,) = await desk.store.read(tokens.list_tokens)
         return kept.used
 
-    assert await tokens.shown(desk.store, f"{token}x", NOON) is None
+    assert await tokens.authenticate(desk.store, f"{token}x", NOON) is None
     assert [await used_after(seconds) for seconds in (5, 60, 70)] == [
         NOON + timedelta(seconds=seconds) for seconds in (5, 5, 70)
     ]
@@ -87,4 +87,4 @@ def test_writing_includes_reading_and_no_area_opens_another() -> None:
     assert not tokens.opens(["mail:read"], "mail", writes=True)
     assert not tokens.opens(["mail:write"], "notes", writes=False)
     assert tokens.with_reading(["notes:write", "mail:read"]) == ["mail:read", "notes:read", "notes:write"]
-    assert tokens.checked(["notes:write", "mail:read", "mail:read"]) == ("mail:read", "notes:write")
+    assert tokens.check_scopes(["notes:write", "mail:read", "mail:read"]) == ("mail:read", "notes:write")

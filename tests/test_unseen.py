@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from deskhand import unseen
-from deskhand.cli.parts import plain
+from deskhand.cli.command import plain
 from deskhand.gate.policy import Facts, risk
 from deskhand.notes.paths import skeleton
 from deskhand.web.visible import visible

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.lines import encode_message
-from deskhand.agents.mail import Message, timestamp
+from deskhand.agents.mail import AgentMessage, timestamp
 
 OLD = timestamp(1_600_000_000_000_000_000)
 WORKER = """
 import sys, time
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message, timestamp
+from deskhand.agents.mail import AgentMessage, timestamp
 root, role, run = sys.argv[1:]
 room, number = FilesRoom(root), 0
 print("ready", flush=True)
@@ -29,7 +29,7 @@ while True:
     number += 1
     if role == "send":
         identifier = f"{run}-{number}"
-        room.put(Message(identifier, "a", "b", "x" * (number * 37 % 500), timestamp(time.time_ns())))
+        room.append(AgentMessage(identifier, "a", "b", "x" * (number * 37 % 500), timestamp(time.time_ns())))
         print("sent", identifier, flush=True)
     elif role == "receive":
         message = room.take("b")
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
 def kill(root: Path, kills: int, messages: int, chance: random.Random) -> bool:
     box = root / ".agentmail" / "mailboxes" / "b.jsonl"
     box.parent.mkdir(parents=True)
-    first = [Message(f"first-{number}", "a", "b", "x" * 100, OLD) for number in range(messages)]
+    first = [AgentMessage(f"first-{number}", "a", "b", "x" * 100, OLD) for number in range(messages)]
     box.write_bytes(b"".join(map(encode_message, first)))
     book = Book({message.id for message in first})
     unparseable = lost = 0
@@ -136,13 +136,13 @@ def drain(room: FilesRoom, book: Book) -> int:
 RACER = """
 import sys
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message
+from deskhand.agents.mail import AgentMessage
 root, role, number, count = sys.argv[1:]
 room = FilesRoom(root)
 with room.bell("b") as bell:
     for done in range(int(count)):
         if role == "send":
-            room.put(Message(f"{number}-{done}", "a", "b", "hello"))
+            room.append(AgentMessage(f"{number}-{done}", "a", "b", "hello"))
         else:
             while (message := room.take("b")) is None:
                 bell.wait(20)
@@ -174,8 +174,8 @@ def long_line(root: Path, size: int = 100_000_000) -> bool:
     box.parent.mkdir(parents=True)
     box.write_bytes(b"y" * size + b"\n")
     room = FilesRoom(str(root))
-    room.put(Message("long", "a", "b", "x" * size))
-    room.put(Message("after", "a", "b", "after"))
+    room.append(AgentMessage("long", "a", "b", "x" * size))
+    room.append(AgentMessage("after", "a", "b", "after"))
     got = [(message.id, len(message.text)) for message in (room.take("b"), room.take("b")) if message]
     kept = (root / ".agentmail" / "damaged" / "b.jsonl").stat().st_size
     print(f"a damaged line of {size} bytes: {kept} kept aside; after it {got}")

@@ -1,4 +1,4 @@
-"""`agentmail`: the words, output and exit codes of the existing program.
+"""The command `agentmail`, with the words, output and exit codes of the Go program of that name.
 
 A hook calls this after every step of an agent and nearly always for nothing. So what is heavy, and all that is not
 needed for saying "nothing", is imported where it is used. Flags are understood in any place.
@@ -8,13 +8,13 @@ import os
 import sys
 
 from deskhand import environment
-from deskhand.agents import places, roster, tmux
+from deskhand.agents import paths, roster, tmux
 
 TYPE_CHECKING = False  # typing's own would cost a third of a hook's time
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from deskhand.agents.mail import Mailroom, Message
+    from deskhand.agents.mail import AgentMessage, Mailroom
     from deskhand.agents.post import Post
 
     Options = dict[str, str]
@@ -67,16 +67,16 @@ def main(argv: "Sequence[str] | None" = None) -> int:
         sys.stderr.write(HELP)
         return int(name not in ("-h", "-help", "--help", "help"))
     try:
-        options, words = _parsed(name, arguments[1:])
+        options, words = _parse(name, arguments[1:])
     except ValueError as error:
-        return _failed(str(error))
+        return _complain(str(error))
     if "help" in options:
         sys.stderr.write(HELP)
         return 0
     return COMMANDS[name](options, words)
 
 
-def _parsed(command: str, arguments: list[str]) -> "tuple[Options, list[str]]":
+def _parse(command: str, arguments: list[str]) -> "tuple[Options, list[str]]":
     """Flags, wherever they stand, and the other words."""
     known = _FLAGS.get(command, {}) | {"h": "help", "help": "help"}
     options: Options = {}
@@ -105,10 +105,10 @@ def _send(options: "Options", words: list[str]) -> int:
         recipient = options.get("recipient") or (words.pop(0) if words else "")
         given = options.get("message") or (words[0] if words else "")
         if not recipient and not given:
-            return _failed("missing required arguments: recipient message")
-        text = _piped(given) or given
+            return _complain("missing required arguments: recipient message")
+        text = _read_pipe(given) or given
         if not text:
-            _failed("no message provided")
+            _complain("no message provided")
             sys.stderr.write("usage: agentmail send <recipient> <message>\n")
             return 1
         _say(f"Message #{post.send(recipient, text)} sent\n")
@@ -150,7 +150,7 @@ def _status(options: "Options", words: list[str]) -> int:
         from deskhand.errors import InvalidInput
 
         if not words:
-            _failed("missing required argument: status")
+            _complain("missing required argument: status")
             sys.stderr.write("usage: agentmail status <ready|work|offline>\n")
             return 1
         try:
@@ -161,7 +161,7 @@ def _status(options: "Options", words: list[str]) -> int:
         return 0
 
     # A hook of an agent outside tmux must not fail.
-    return _guarded(lambda: 0 if _seat() is None else _with_post(set_status))
+    return _run_guarded(lambda: 0 if _seat() is None else _with_post(set_status))
 
 
 def _onboard(options: "Options", words: list[str]) -> int:
@@ -177,20 +177,20 @@ def _mailman(options: "Options", words: list[str]) -> int:
         from deskhand.agents import mailman
         from deskhand.config import load
 
-        root = places.repository(os.getcwd()) or os.getcwd()
+        root = paths.repository(os.getcwd()) or os.getcwd()
         programs = load().settings.agents_programs.split()
-        with mailman.Office(root) as office:
-            if office.warning:
-                sys.stderr.write(f"{office.warning}\n")
-            if "daemon" in options and (child := office.detach()):
+        with mailman.PidFile(root) as pid_file:
+            if pid_file.warning:
+                sys.stderr.write(f"{pid_file.warning}\n")
+            if "daemon" in options and (child := pid_file.detach()):
                 _say(f"Mailman daemon started in background (PID: {child})\n")
-                os._exit(0)  # the office belongs to the child now
+                os._exit(0)  # the pid_file belongs to the child now
             if "daemon" not in options:
                 _say(f"Mailman daemon started (PID: {os.getpid()})\n")
             mailman.Mailman(root, _open_room(root), programs, say=_say).serve()
         return 0
 
-    return _guarded(serve)
+    return _run_guarded(serve)
 
 
 def _cleanup(options: "Options", words: list[str]) -> int:
@@ -199,10 +199,10 @@ def _cleanup(options: "Options", words: list[str]) -> int:
     def clean() -> int:
         import time
 
-        from deskhand.agents.upkeep import clean_up
+        from deskhand.agents.cleanup import clean_up
 
         hours = [_number(options.get("stale-hours", "48")), _number(options.get("delivered-hours", "2"))]
-        room = _open_room(places.repository(os.getcwd()) or os.getcwd())
+        room = _open_room(paths.repository(os.getcwd()) or os.getcwd())
         dry_run = "dry-run" in options
         found = clean_up(room, _windows(), time.time_ns(), *hours, dry_run=dry_run)
         done = "to remove" if dry_run else "removed"
@@ -211,7 +211,7 @@ def _cleanup(options: "Options", words: list[str]) -> int:
         _say(f"  Messages {done}: {found.messages}\n  Mailboxes {done}: {found.mailboxes}\n")
         return 0
 
-    return _guarded(clean)
+    return _run_guarded(clean)
 
 
 def _windows() -> list[str] | None:
@@ -222,7 +222,7 @@ def _windows() -> list[str] | None:
         return None
     try:
         return [window.address for window in seat.windows()]
-    except tmux.Failed as error:
+    except tmux.TmuxFailed as error:
         sys.stderr.write(f"Warning: failed to list tmux windows: {error}\n")
         return None
 
@@ -244,7 +244,7 @@ def _mcp(options: "Options", words: list[str]) -> int:
         desk.close()
         return 0
 
-    return _guarded(serve, identity_code=1)
+    return _run_guarded(serve, identity_code=1)
 
 
 def _copy(direction: str) -> "Command":
@@ -252,12 +252,12 @@ def _copy(direction: str) -> "Command":
         del options, words
 
         def run() -> int:
+            from deskhand.agents.cleanup import copy_mail
             from deskhand.agents.files import open_files
-            from deskhand.agents.upkeep import copy_mail
             from deskhand.app import Desk
             from deskhand.config import load
 
-            root = places.repository(os.getcwd())
+            root = paths.repository(os.getcwd())
             desk = Desk(load().settings)
             rooms = [open_files(root), desk.database_room(root)]
             source, target = rooms if direction == "import" else reversed(rooms)
@@ -266,7 +266,7 @@ def _copy(direction: str) -> "Command":
             _say(f"{copied} messages {direction}ed, {there} were there already\n")
             return 0
 
-        return _guarded(run)
+        return _run_guarded(run)
 
     return copy
 
@@ -287,7 +287,7 @@ COMMANDS: "dict[str, Command]" = {
 
 def _seat() -> roster.Roster | None:
     variables = environment.variables()
-    return roster.seated(
+    return roster.identify(
         variables.get("TMUX"), variables.get("TMUX_PANE"), _option("agents.name", "DESKHAND_AGENT", "").strip()
     )
 
@@ -298,14 +298,14 @@ def _nothing_waits() -> bool:
         if _option("agents.store", "DESKHAND_AGENTS_STORE", "files") != "files":
             return False
         seat = _seat()
-        root = places.repository(os.getcwd())
+        root = paths.repository(os.getcwd())
         if seat is None or root is None:
             return True
         name = seat.me()
         if isinstance(seat, roster.Named):
-            places.take_seat(root, name)
-        return places.surely_empty(root, name)
-    except (OSError, ValueError, tmux.Failed):
+            paths.take_seat(root, name)
+        return paths.surely_empty(root, name)
+    except (OSError, ValueError, tmux.TmuxFailed):
         return True  # a hook never disturbs
 
 
@@ -334,21 +334,21 @@ def _with_post(
             sys.stderr.write(f"Warning: {len(same)} windows have this name ({', '.join(same)}); you are {seat.me()}\n")
         return code
 
-    return _guarded(with_post, silent=silent)
+    return _run_guarded(with_post, silent=silent)
 
 
-def _guarded(run: "Callable[[], int]", *, silent: bool = False, identity_code: int = 2) -> int:
-    """The one place where a failure becomes the program's words and an exit code."""
+def _run_guarded(run: "Callable[[], int]", *, silent: bool = False, identity_code: int = 2) -> int:
+    """Run a command; a failure becomes a line on stderr and an exit code."""
     from deskhand.errors import Denied, DeskError, NoIdentity
 
     try:
         return run()
-    except (DeskError, tmux.Failed, OSError, ValueError) as error:
+    except (DeskError, tmux.TmuxFailed, OSError, ValueError) as error:
         if silent:
             return 0
-        # The existing program does not tell the one from the other here.
+        # AgentMail does not tell the one from the other here.
         reason = error.details["reason"] if isinstance(error, Denied) else None
-        _failed("recipient not found" if reason == "self" else str(error))
+        _complain("recipient not found" if reason == "self" else str(error))
         return identity_code if isinstance(error, NoIdentity) else 2 if reason == "running" else 1
     except KeyboardInterrupt:
         return 130
@@ -371,11 +371,11 @@ def _open_room(root: str | None) -> "Mailroom":
 
 def _option(key: str, variable: str, default: str) -> str:
     variables = environment.variables()
-    value = variables.get(variable) or environment.written(environment.config_file(variables)).get(key, default)
+    value = variables.get(variable) or environment.read_config(environment.config_file(variables)).get(key, default)
     return value if isinstance(value, str) else default
 
 
-def _piped(given: str) -> str:
+def _read_pipe(given: str) -> str:
     """What was piped in, without one line end; nothing if this is a terminal or /dev/null."""
     import stat
 
@@ -395,11 +395,11 @@ def _piped(given: str) -> str:
         raise Unavailable(f"failed to read stdin: {error.strerror}") from error
 
 
-def _letter(message: "Message") -> str:
+def _letter(message: "AgentMessage") -> str:
     return f"From: {message.sender}\nID: {message.id}\n\n{message.text}"
 
 
-def _show_to_hook(message: "Message | None") -> int:
+def _show_to_hook(message: "AgentMessage | None") -> int:
     if message is None:
         return 0
     sys.stderr.buffer.write(f"You got new mail\n{_letter(message)}".encode())
@@ -411,7 +411,7 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _failed(text: str) -> int:
+def _complain(text: str) -> int:
     sys.stderr.write(f"error: {text}\n")
     return 1
 

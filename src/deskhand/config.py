@@ -1,4 +1,4 @@
-"""Every option once, with its sentence; the only reader of the environment.
+"""Every option of the desk once: where it is written, what it may be, and its sentence.
 
 An option comes from the environment, else from `config.toml` in DESKHAND_HOME, else it is the default. An
 unknown key and a bad value are errors: a misspelt `approvals` must not quietly mean the weaker choice.
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
-from deskhand import environment as places
+from deskhand import environment
 from deskhand.errors import BadConfig, FieldProblem
 
 
@@ -26,7 +26,13 @@ class Option(NamedTuple):
     form: str
 
 
-def _expanded(path: Path) -> Path:
+def option(key: str, variable: str, form: str, sentence: str, default: Any = None, **limits: Any) -> Any:
+    """A field of the settings with all that is to be said of it."""
+    place: dict[str, Any] = {"key": key, "variable": variable, "form": form}
+    return Field(default, description=sentence, json_schema_extra=place, **limits)
+
+
+def _expand(path: Path) -> Path:
     return path.expanduser().absolute()
 
 
@@ -61,29 +67,31 @@ def _not_blank(text: Any) -> Any:
     return text
 
 
-def _yes_or_no(text: Any) -> Any:
-    known = {
-        "true": True,
-        "1": True,
-        "yes": True,
-        "on": True,
-        "false": False,
-        "0": False,
-        "no": False,
-        "off": False,
-    }
-    return known.get(text.strip().lower(), text) if isinstance(text, str) else text
+def _strip(text: Any) -> Any:
+    return text.strip() if isinstance(text, str) else text
 
 
-Folder = Annotated[Path, BeforeValidator(_not_blank), AfterValidator(_expanded)]
+def _upper(text: Any) -> Any:
+    return text.upper() if isinstance(text, str) else text
+
+
+def _current_word(approvals: Any) -> Any:
+    """The value was called "seed" before; files that say so go on working."""
+    return "any" if approvals == "seed" else approvals
+
+
+Folder = Annotated[Path, BeforeValidator(_not_blank), AfterValidator(_expand)]
 Text = Annotated[str, BeforeValidator(_not_blank)]
 Secret = Annotated[SecretStr, BeforeValidator(_not_blank)]
-Switch = Annotated[bool, BeforeValidator(_yes_or_no)]
+Switch = Annotated[bool, BeforeValidator(_strip)]
+DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
+Zone = Annotated[str, AfterValidator(_zone)]
+AgentName = Annotated[Text, AfterValidator(_agent)]
+ModelName = Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")]
+Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
-LogLevel = Annotated[
-    Literal["DEBUG", "INFO", "WARNING", "ERROR"],
-    BeforeValidator(lambda text: text.upper() if isinstance(text, str) else text),
-]
+LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
+Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Settings(BaseModel):
@@ -91,123 +99,176 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    home: Annotated[Folder, Option("home", "DESKHAND_HOME", "a folder")] = Field(
-        description="Folder of the desk's config, database and keys."
+    home: Folder = option("home", "DESKHAND_HOME", "a folder", "Folder of the desk's config, database and keys.", ...)
+    vault_path: Folder | None = option("vault_path", "VAULT_PATH", "a folder", "The vault: a folder of Markdown notes.")
+    database_url: DatabaseUrl | None = option(
+        "database_url",
+        "DESKHAND_DATABASE_URL",
+        "sqlite:///FILE or postgresql://…",
+        "Database; without it a SQLite file in the desk's home.",
     )
-    vault_path: Annotated[Folder | None, Option("vault_path", "VAULT_PATH", "a folder")] = Field(
-        None, description="The vault: a folder of Markdown notes."
+    log_level: LogLevel = option(
+        "log_level", "MCP_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR", "How much the servers write to stderr.", "INFO"
     )
-    database_url: Annotated[
-        Annotated[Secret, AfterValidator(_database_url)] | None,
-        Option("database_url", "DESKHAND_DATABASE_URL", "sqlite:///FILE or postgresql://…"),
-    ] = Field(None, description="Database; without it a SQLite file in the desk's home.")
-    log_level: Annotated[LogLevel, Option("log_level", "MCP_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR")] = Field(
-        "INFO", description="How much the servers write to stderr."
+    service_auth_token: Secret | None = option(
+        "service_auth_token",
+        "SERVICE_AUTH_TOKEN",
+        "a secret text",
+        "Bearer token that the HTTP servers demand and the tasks client sends.",
     )
-    service_auth_token: Annotated[
-        Secret | None, Option("service_auth_token", "SERVICE_AUTH_TOKEN", "a secret text")
-    ] = Field(None, description="Bearer token that the HTTP servers demand and the tasks client sends.")
-    port: Annotated[int, Option("port", "MCP_SERVER_PORT", "a port, 1 to 65535")] = Field(
-        3000, ge=1, le=65535, description="Port of an MCP server that speaks HTTP."
+    port: int = option(
+        "port", "MCP_SERVER_PORT", "a port, 1 to 65535", "Port of an MCP server that speaks HTTP.", 3000, ge=1, le=65535
     )
-    user: Annotated[Text | None, Option("user", "DESKHAND_USER", "a user id")] = Field(
-        None, description="Whose tasks these are where the connection does not tell."
+    user: Text | None = option(
+        "user", "DESKHAND_USER", "a user id", "Whose tasks these are where the connection does not tell."
     )
-    timezone: Annotated[
-        Annotated[str, AfterValidator(_zone)], Option("timezone", "DESKHAND_TIMEZONE", "a zone such as Europe/Berlin")
-    ] = Field("UTC", description="Where the person's days begin: what today and 17:00 mean.")
-    dev_mode: Annotated[Switch, Option("dev_mode", "DEV_MODE", "true or false")] = Field(
-        False, description="Log what would be sent and send nothing."
+    timezone: Zone = option(
+        "timezone",
+        "DESKHAND_TIMEZONE",
+        "a zone such as Europe/Berlin",
+        "Where the person's days begin: what today and 17:00 mean.",
+        "UTC",
     )
-    approvals: Annotated[Literal["seed", "sealed"], Option("approvals", "DESKHAND_APPROVALS", "seed or sealed")] = (
-        Field("seed", description="Which approval files release mail: hand-written and sealed, or sealed ones only.")
+    dev_mode: Switch = option(
+        "dev_mode", "DEV_MODE", "true or false", "Log what would be sent and send nothing.", False
     )
-    max_sends: Annotated[int, Option("max_sends", "DESKHAND_MAX_SENDS", "a whole number from 0")] = Field(
-        10, ge=0, description="Mails that may leave within the window."
+    approvals: Approvals = option(
+        "approvals",
+        "DESKHAND_APPROVALS",
+        "any or sealed",
+        "Which approval files release mail: any, also hand-written ones, or sealed ones only.",
+        "any",
     )
-    window_seconds: Annotated[int, Option("window_seconds", "DESKHAND_WINDOW_SECONDS", "seconds, from 1")] = Field(
-        3600, ge=1, description="Length of the rate window."
+    max_sends: int = option(
+        "max_sends", "DESKHAND_MAX_SENDS", "a whole number from 0", "Mails that may leave within the window.", 10, ge=0
     )
-    mail: Annotated[Literal["local", "gmail", "imap"], Option("mail.kind", "DESKHAND_MAIL", "local, gmail or imap")] = (
-        Field("local", description="Which mailbox the desk works on.")
+    window_seconds: int = option(
+        "window_seconds", "DESKHAND_WINDOW_SECONDS", "seconds, from 1", "Length of the rate window.", 3600, ge=1
     )
-    address: Annotated[Text | None, Option("mail.address", "DESKHAND_ADDRESS", "a mail address")] = Field(
-        None, description="The desk's own address where the mailbox does not tell it."
+    mail: Literal["local", "gmail", "imap"] = option(
+        "mail.kind", "DESKHAND_MAIL", "local, gmail or imap", "Which mailbox the desk works on.", "local"
     )
-    gmail_credentials: Annotated[
-        Folder | None, Option("mail.gmail_credentials", "DESKHAND_GMAIL_CREDENTIALS", "a file")
-    ] = Field(None, description="Google's authorized-user JSON.")
-    gmail_api_endpoint: Annotated[
-        Origin, Option("mail.gmail_api_endpoint", "DESKHAND_GMAIL_API_ENDPOINT", "an http or https origin")
-    ] = Field("https://gmail.googleapis.com", description="Where every Gmail request goes, batch included.")
-    imap_url: Annotated[Secret | None, Option("mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST")] = Field(
-        None, description="IMAP account."
+    address: Text | None = option(
+        "mail.address",
+        "DESKHAND_ADDRESS",
+        "a mail address",
+        "The desk's own address where the mailbox does not tell it.",
     )
-    smtp_url: Annotated[Secret | None, Option("mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST")] = Field(
-        None, description="SMTP account that sends for it."
+    gmail_credentials: Folder | None = option(
+        "mail.gmail_credentials", "DESKHAND_GMAIL_CREDENTIALS", "a file", "Google's authorized-user JSON."
     )
-    fastapi_base_url: Annotated[Origin | None, Option("tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL")] = (
-        Field(None, description="Tasks backend; without it the embedded one.")
+    gmail_api_endpoint: Origin = option(
+        "mail.gmail_api_endpoint",
+        "DESKHAND_GMAIL_API_ENDPOINT",
+        "an http or https origin",
+        "Where every Gmail request goes, batch included.",
+        "https://gmail.googleapis.com",
     )
-    backend_timeout: Annotated[float, Option("tasks.timeout", "BACKEND_TIMEOUT", "seconds, more than 0")] = Field(
-        30.0, gt=0, allow_inf_nan=False, description="Longest wait for one answer of the tasks backend."
+    imap_url: Secret | None = option("mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST", "IMAP account.")
+    smtp_url: Secret | None = option(
+        "mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST", "SMTP account that sends for it."
     )
-    backend_max_retries: Annotated[int, Option("tasks.max_retries", "BACKEND_MAX_RETRIES", "a whole number from 0")] = (
-        Field(2, ge=0, description="How often a safe backend call is tried again.")
+    fastapi_base_url: Origin | None = option(
+        "tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL", "Tasks backend; without it the embedded one."
     )
-    agent: Annotated[
-        Annotated[Text, AfterValidator(_agent)] | None, Option("agents.name", "DESKHAND_AGENT", "a name")
-    ] = Field(None, description="This agent's name outside tmux.")
-    tmux: Annotated[str | None, Option("agents.tmux", "TMUX", "set by tmux")] = Field(
-        None, description="Says that this runs inside tmux."
+    backend_timeout: Seconds = option(
+        "tasks.timeout",
+        "BACKEND_TIMEOUT",
+        "seconds, more than 0",
+        "Longest wait for one answer of the tasks backend.",
+        30.0,
+        gt=0,
     )
-    tmux_pane: Annotated[str | None, Option("agents.pane", "TMUX_PANE", "set by tmux")] = Field(
-        None, description="The tmux pane this runs in; its window's name is the agent's."
+    backend_max_retries: int = option(
+        "tasks.max_retries",
+        "BACKEND_MAX_RETRIES",
+        "a whole number from 0",
+        "How often a safe backend call is tried again.",
+        2,
+        ge=0,
     )
-    agents_store: Annotated[
-        Literal["files", "database"], Option("agents.store", "DESKHAND_AGENTS_STORE", "files or database")
-    ] = Field("files", description="Where agents' messages are kept.")
-    agents_room: Annotated[Text | None, Option("agents.room", "DESKHAND_AGENTS_ROOM", "a name")] = Field(
-        None, description="Which agents share mailboxes in a database; without it the repository's folder name."
+    agent: AgentName | None = option("agents.name", "DESKHAND_AGENT", "a name", "This agent's name outside tmux.")
+    tmux: str | None = option("agents.tmux", "TMUX", "set by tmux", "Says that this runs inside tmux.")
+    tmux_pane: str | None = option(
+        "agents.pane", "TMUX_PANE", "set by tmux", "The tmux pane this runs in; its window's name is the agent's."
     )
-    agents_programs: Annotated[
-        Text, Option("agents.programs", "DESKHAND_AGENTS_PROGRAMS", "names with blanks between")
-    ] = Field(
+    agents_store: Literal["files", "database"] = option(
+        "agents.store", "DESKHAND_AGENTS_STORE", "files or database", "Where agents' messages are kept.", "files"
+    )
+    agents_room: Text | None = option(
+        "agents.room",
+        "DESKHAND_AGENTS_ROOM",
+        "a name",
+        "Which agents share mailboxes in a database; without it the repository's folder name.",
+    )
+    agents_programs: Text = option(
+        "agents.programs",
+        "DESKHAND_AGENTS_PROGRAMS",
+        "names with blanks between",
+        "Programs into which the mailman may type; into any other it never does.",
         "claude codex gemini opencode aider amp goose cursor-agent copilot",
-        description="Programs into which the mailman may type; into any other it never does.",
     )
-    model: Annotated[
-        Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")] | None,
-        Option("model.name", "DESKHAND_MODEL", "PROVIDER:MODEL"),
-    ] = Field(None, description="Model that triages mail; without it the rules do.")
-    model_base_url: Annotated[
-        Origin | None, Option("model.base_url", "DESKHAND_MODEL_BASE_URL", "an http or https URL")
-    ] = Field(None, description="Any OpenAI-compatible server.")
-    model_api_key: Annotated[Secret | None, Option("model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text")] = Field(
-        None, description="Key for the model's server."
+    model: ModelName | None = option(
+        "model.name", "DESKHAND_MODEL", "PROVIDER:MODEL", "Model that triages mail; without it the rules do."
     )
-
-    first_days: Annotated[int, Option("orchestrator.first_days", "DESKHAND_FIRST_DAYS", "days, from 0")] = Field(
-        14, ge=0, description="How old unread mail may be that the orchestrator takes in at its first run."
+    model_base_url: Origin | None = option(
+        "model.base_url", "DESKHAND_MODEL_BASE_URL", "an http or https URL", "Any OpenAI-compatible server."
     )
-    lease_seconds: Annotated[
-        float, Option("orchestrator.lease_seconds", "DESKHAND_LEASE_SECONDS", "seconds, from 1")
-    ] = Field(30.0, ge=1, allow_inf_nan=False, description="After how long another worker takes over from a dead one.")
-    poll_seconds: Annotated[float, Option("orchestrator.poll_seconds", "DESKHAND_POLL_SECONDS", "seconds, from 1")] = (
-        Field(15.0, ge=1, allow_inf_nan=False, description="How often a mailbox without a doorbell is asked for mail.")
+    model_api_key: Secret | None = option(
+        "model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text", "Key for the model's server."
     )
-    gmail_server: Annotated[
-        Text | None, Option("orchestrator.gmail_server", "DESKHAND_GMAIL_SERVER", "a command or an http URL")
-    ] = Field(None, description="Gmail server of this desk that sends; without it the orchestrator starts one.")
-
-    hold_seconds: Annotated[float, Option("inbox.hold_seconds", "DESKHAND_HOLD_SECONDS", "seconds, from 0")] = Field(
-        10.0, ge=0, allow_inf_nan=False, description="How long a yes given on the page can be undone before it acts."
+    first_days: int = option(
+        "orchestrator.first_days",
+        "DESKHAND_FIRST_DAYS",
+        "days, from 0",
+        "How old unread mail may be that the orchestrator takes in at its first run.",
+        14,
+        ge=0,
     )
-    inbox_port: Annotated[int, Option("inbox.port", "DESKHAND_PORT", "a port, 1 to 65535")] = Field(
-        8642, ge=1, le=65535, description="Port of the whole desk (`deskhand up`)."
+    lease_seconds: Seconds = option(
+        "orchestrator.lease_seconds",
+        "DESKHAND_LEASE_SECONDS",
+        "seconds, from 1",
+        "After how long another worker takes over from a dead one.",
+        30.0,
+        ge=1,
     )
-    notify: Annotated[Secret | None, Option("inbox.notify", "DESKHAND_NOTIFY", "Apprise URLs with blanks between")] = (
-        Field(None, description="Whom to tell that something waits; a message links to the page and never decides.")
+    poll_seconds: Seconds = option(
+        "orchestrator.poll_seconds",
+        "DESKHAND_POLL_SECONDS",
+        "seconds, from 1",
+        "How often a mailbox without a doorbell is asked for mail.",
+        15.0,
+        ge=1,
+    )
+    gmail_server: Text | None = option(
+        "orchestrator.gmail_server",
+        "DESKHAND_GMAIL_SERVER",
+        "a command or an http URL",
+        "Gmail server of this desk that sends; without it the orchestrator starts one.",
+    )
+    hold_seconds: Seconds = option(
+        "inbox.hold_seconds",
+        "DESKHAND_HOLD_SECONDS",
+        "seconds, from 0",
+        "How long a yes given on the page can be undone before it acts.",
+        10.0,
+        ge=0,
+    )
+    inbox_port: int = option(
+        "inbox.port",
+        "DESKHAND_PORT",
+        "a port, 1 to 65535",
+        "Port of the whole desk (`deskhand up`).",
+        8642,
+        ge=1,
+        le=65535,
+    )
+    notify: Secret | None = option(
+        "inbox.notify",
+        "DESKHAND_NOTIFY",
+        "Apprise URLs with blanks between",
+        "Whom to tell that something waits; a message links to the page and never decides.",
     )
 
     @property
@@ -243,7 +304,7 @@ class Settings(BaseModel):
 
 
 OPTIONS: dict[str, Option] = {
-    name: next(item for item in field.metadata if isinstance(item, Option))
+    name: Option(**dict(field.json_schema_extra or {}))  # type: ignore[arg-type]
     for name, field in Settings.model_fields.items()
 }
 
@@ -267,38 +328,42 @@ class Loaded:
 
     def rows(self) -> Iterator[Shown]:
         for name, option in OPTIONS.items():
-            yield Shown(option.key, shown(getattr(self.settings, name)), self.sources[name])
+            yield Shown(option.key, display(getattr(self.settings, name)), self.sources[name])
 
 
 def sentence(name: str) -> str:
     return Settings.model_fields[name].description or ""
 
 
-def load(environment: Mapping[str, str] | None = None, env_file: Path | None = None) -> Loaded:
-    """`env_file` is seed 003's `.env`: it may set that seed's options and no other one."""
-    environment = places.variables() if environment is None else dict(environment)
-    file = places.config_file(environment)
-    given: dict[str, Any] = {"home": places.home(environment)}
+def load(variables: Mapping[str, str] | None = None, env_file: Path | None = None) -> Loaded:
+    """The settings of this process. `env_file` may set the options of the tasks contract and no other one."""
+    variables = environment.variables() if variables is None else dict(variables)
+    file = environment.config_file(variables)
+    given: dict[str, Any] = {"home": environment.home(variables)}
     sources = dict.fromkeys(OPTIONS, "default")
-    problems = list(_unknown_variables(environment))
+    problems = list(_unknown_variables(variables))
+
+    def give(name: str, value: object, source: str) -> None:
+        given[name] = value
+        sources[name] = source
 
     fields = {option.key: name for name, option in OPTIONS.items() if name != "home"}
-    for key, value in _written(file).items():
+    for key, value in _read_file(file).items():
         if key in fields:
-            given[fields[key]], sources[fields[key]] = value, "config.toml"
+            give(fields[key], value, "config.toml")
         else:
             problems.append(_unknown(key, fields, "config.toml"))
-    beside = _read_env(env_file) if env_file else {}
+    beside = _read_env(env_file)
     for name, option in OPTIONS.items():
         if option.variable in beside:
-            given[name], sources[name] = beside[option.variable], ".env"
-        if option.variable in environment:
-            given[name], sources[name] = environment[option.variable], "environment"
-    problems += _token_for_a_stranger(given, sources)
+            give(name, beside[option.variable], ".env")
+        if option.variable in variables:
+            give(name, variables[option.variable], "environment")
+    problems += _tokens_sent_elsewhere(given, sources)
     # A provider's own key goes to that provider, never to another server that happens to speak its language.
     own_key = _OWN_KEYS.get(str(given.get("model", "")).partition(":")[0], "")
-    if own_key in environment and not {"model_api_key", "model_base_url"} & given.keys():
-        given["model_api_key"], sources["model_api_key"] = environment[own_key], "environment"
+    if own_key in variables and not {"model_api_key", "model_base_url"} & given.keys():
+        give("model_api_key", variables[own_key], "environment")
     try:
         settings = Settings(**given)
     except ValidationError as error:
@@ -312,12 +377,12 @@ def load(environment: Mapping[str, str] | None = None, env_file: Path | None = N
     return Loaded(settings, sources)
 
 
-def inherited() -> dict[str, str]:
+def copy_environment() -> dict[str, str]:
     """The whole environment, for a server of this desk that runs in a process of its own."""
-    return dict(places.variables())
+    return dict(environment.variables())
 
 
-_SEED_003 = frozenset(
+_TASKS_VARIABLES = frozenset(
     {
         "SERVICE_AUTH_TOKEN",
         "FASTAPI_BASE_URL",
@@ -329,8 +394,10 @@ _SEED_003 = frozenset(
 )
 
 
-def _read_env(file: Path) -> dict[str, str]:
-    """NAME=VALUE lines; other names are other programs' business."""
+def _read_env(file: Path | None) -> dict[str, str]:
+    """The NAME=VALUE lines that set an option of the tasks contract; others belong to other programs."""
+    if file is None:
+        return {}
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -339,10 +406,10 @@ def _read_env(file: Path) -> dict[str, str]:
         raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
     pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*", line) for line in lines)
     found = {pair[1].upper(): re.sub(r"^(['\"])(.*)\1$", r"\2", pair[2]) for pair in pairs if pair}
-    return {name: value for name, value in found.items() if name in _SEED_003}
+    return {name: value for name, value in found.items() if name in _TASKS_VARIABLES}
 
 
-def _token_for_a_stranger(given: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[FieldProblem]:
+def _tokens_sent_elsewhere(given: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[FieldProblem]:
     """A folder's `.env` may name a backend, but not have this desk's own token sent to it over the network."""
     theirs = sources["fastapi_base_url"] == ".env" and sources["service_auth_token"] not in (".env", "default")
     if theirs and not re.match(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:|/|$)", str(given["fastapi_base_url"])):
@@ -354,23 +421,23 @@ def _token_for_a_stranger(given: Mapping[str, Any], sources: Mapping[str, str]) 
         )
 
 
-def _written(file: str) -> dict[str, object]:
+def _read_file(file: str) -> dict[str, object]:
     try:
-        return places.written(file)
+        return environment.read_config(file)
     except ValueError as error:
         raise BadConfig(str(error), hint="correct the file or move it away") from error
 
 
-def _unknown_variables(environment: Mapping[str, str]) -> Iterator[FieldProblem]:
+def _unknown_variables(variables: Mapping[str, str]) -> Iterator[FieldProblem]:
     known = {option.variable for option in OPTIONS.values()}
-    for variable in environment:
+    for variable in variables:
         if variable.startswith("DESKHAND_") and variable not in known:
             yield _unknown(variable, known, "environment")
 
 
 def _unknown(key: str, known: Any, where: str) -> FieldProblem:
-    near = get_close_matches(key, known, n=1)
-    return FieldProblem(key, f"unknown option in the {where}", None, f"did you mean {near[0]}?" if near else None)
+    near = [f"did you mean {name}?" for name in get_close_matches(key, known, n=1)]
+    return FieldProblem(key, f"unknown option in the {where}", None, *near)
 
 
 def _problem(given: Mapping[str, Any], sources: Mapping[str, str], details: Any) -> FieldProblem:
@@ -385,15 +452,21 @@ def is_secret(name: str) -> bool:
     return "SecretStr" in str(Settings.model_fields[name].annotation)
 
 
-def shown(value: Any) -> str | None:
+def display(value: Any) -> str | None:
     """A value as a person may see it; None where there is none."""
-    if isinstance(value, SecretStr):
-        # Of a URL all but the password may be seen; of any other secret nothing.
-        url = re.fullmatch(r"(\w+://)(?:([^:@/]*)(:[^@]*)?@)?(.*)", value.get_secret_value())
-        if url is None:
-            return "********"
-        scheme, user, password, rest = url.groups()
-        return f"{scheme}{user or ''}{':********' if password else ''}{'@' if user is not None else ''}{rest}"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return None if value is None else str(value)
+    match value:
+        case None:
+            return None
+        case SecretStr():
+            return _mask(value.get_secret_value())
+        case bool():
+            return str(value).lower()
+        case _:
+            return str(value)
+
+
+def _mask(secret: str) -> str:
+    """Of URLs all but the passwords may be seen; of any other secret nothing."""
+    if not re.fullmatch(r"\w+://.*", secret):
+        return "********"
+    return re.sub(r"(\w+://[^:@/]*):[^@]*@", r"\1:********@", secret)

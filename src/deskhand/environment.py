@@ -1,6 +1,7 @@
-"""Where options are written; config.py gives them their meaning. Imports next to nothing.
+"""Reads the environment and config.toml as they stand; config.py says what the options mean.
 
-A hook runs after every step of an agent, so it must know its name before anything heavy is imported.
+Nobody else reads them. It imports next to nothing: a hook runs after every step of an agent, and must know its own
+name before anything heavy is imported.
 """
 
 import os
@@ -34,7 +35,7 @@ def config_file(environment: Environment) -> str:
     return os.path.join(home(environment), "config.toml")
 
 
-def written(file: str) -> dict[str, object]:
+def read_config(file: str) -> dict[str, object]:
     """What config.toml says, each key with its table's name before it; nothing where there is no file."""
     try:
         with open(file, encoding="utf-8") as opened:
@@ -52,5 +53,8 @@ def flat(table: dict[str, object], prefix: str = "") -> list[tuple[str, object]]
     """Each key with its tables' names before it."""
     found: list[tuple[str, object]] = []
     for key, value in table.items():
-        found += flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+        if isinstance(value, dict):
+            found += flat(value, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", value))
     return found

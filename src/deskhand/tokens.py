@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
-from deskhand.store import Store, Transaction
+from deskhand.store import Row, Store, Transaction
 
 Area = Literal["mail", "notes", "tasks", "agents"]
 AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents")
@@ -23,7 +23,9 @@ _USER_ID = re.compile(r"[!-~](?:[ -~]{0,253}[!-~])?")
 _MINUTE = timedelta(minutes=1)
 
 
-class Kept(NamedTuple):
+class Token(NamedTuple):
+    """What the desk keeps of a token; the text itself it does not have."""
+
     name: str
     user_id: str | None
     """Whose tasks it reaches; the desk's own user where it names none."""
@@ -49,8 +51,8 @@ def with_reading(scopes: Iterable[str]) -> list[str]:
     return [scope for scope in SCOPES if scope in held or scope.replace(":read", ":write") in held]
 
 
-def checked(scopes: Iterable[str]) -> tuple[str, ...]:
-    """The scopes in their own order, each once; an unknown one is refused with those there are."""
+def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
+    """The scopes in the order of SCOPES, each once; an unknown one is refused with the list of those that exist."""
     asked = list(scopes)
     if unknown := [scope for scope in asked if scope not in SCOPES]:
         raise InvalidInput(
@@ -65,22 +67,21 @@ def create(
     tx: Transaction, name: str, now: datetime, *, user: str | None = None, scopes: Iterable[str] = EVERYTHING
 ) -> str:
     """A new token; it is told now and never again."""
-    for field, text in (("name", name), ("user", name if user is None else user)):
-        if not is_user_id(text):
+    for field, text in (("name", name), ("user", user)):
+        if text is not None and not is_user_id(text):
             problem = FieldProblem(field, f"not a {field}", printable(text), "Use 1 to 255 ASCII characters")
             raise InvalidInput(f"that is no {field} of a token", fields=[problem])
     token = f"dh_{secrets.token_urlsafe(32)}"
-    added = tx.execute(
-        "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        *(_digest(token), name, user, " ".join(checked(scopes)), clock.to_ms(now)),
-    )
+    sql = "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    values = (_digest(token), name, user, " ".join(check_scopes(scopes)), clock.to_ms(now))
+    added = tx.execute(sql, *values)
     if not added:
         raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
     return token
 
 
-def kept(tx: Transaction) -> list[Kept]:
-    return [_kept(row) for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")]
+def list_tokens(tx: Transaction) -> list[Token]:
+    return [_token(row) for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")]
 
 
 def revoke(tx: Transaction, name: str) -> None:
@@ -88,30 +89,33 @@ def revoke(tx: Transaction, name: str) -> None:
         raise NotFound(f"there is no token named {name}", hint="`deskhand token list` shows them")
 
 
-def find(tx: Transaction, token: str) -> Kept | None:
-    """What is kept of this token. Its digest is looked up, so its bytes tell a guesser nothing by timing."""
-    row = tx.one(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", _digest(token))
-    return _kept(row) if row else None
+def find(tx: Transaction, text: str) -> Token | None:
+    """The token of this text. Its digest is looked up, so timing tells a guesser nothing about its bytes."""
+    row = tx.one(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", _digest(text))
+    return _token(row) if row else None
 
 
-async def shown(store: Store, token: str, now: datetime) -> Kept | None:
-    """Whose token this is, for a door at which it was shown. That it was used is noted once a minute at most."""
-    found = await store.read_one(lambda tx: find(tx, token))
-    if found is not None and (found.used is None or now - found.used > _MINUTE):
-        await store.write(
-            lambda tx: tx.execute("UPDATE tokens SET used = ? WHERE name = ?", clock.to_ms(now), found.name)
-        )
-    return found
+async def authenticate(store: Store, text: str, now: datetime) -> Token | None:
+    """The token that somebody presents; None where there is none. Notes that it was used, at most once a minute."""
+    token = await store.read_one(lambda tx: find(tx, text))
+    if token is not None and (token.used is None or now - token.used > _MINUTE):
+        await store.write(lambda tx: _note_use(tx, token.name, now))
+    return token
+
+
+def _note_use(tx: Transaction, name: str, now: datetime) -> None:
+    tx.execute("UPDATE tokens SET used = ? WHERE name = ?", clock.to_ms(now), name)
 
 
 _COLUMNS = "name, user_id, scopes, created, used"
 
 
-def _kept(row: tuple[str, str | None, str, int, int | None]) -> Kept:
+def _token(row: Row) -> Token:
     name, user, scopes, created, used = row
-    return Kept(
-        name, user, tuple(scopes.split()), clock.from_ms(created), None if used is None else clock.from_ms(used)
-    )
+    last_used = None
+    if used is not None:
+        last_used = clock.from_ms(used)
+    return Token(name, user, tuple(scopes.split()), clock.from_ms(created), last_used)
 
 
 def _digest(token: str) -> str:

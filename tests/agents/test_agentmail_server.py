@@ -12,11 +12,11 @@ import pytest
 from mcp import Client, MCPError, StdioServerParameters
 
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message
+from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.servers import DeskServer
 from deskhand.servers.agentmail import agentmail_server, agentmail_tools
+from deskhand.servers.server import DeskServer
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.terminal import AGENTMAIL, Terminal, until_it_listens
@@ -75,7 +75,7 @@ def connect(request: pytest.FixtureRequest, terminal: Terminal, monkeypatch: pyt
     return connected
 
 
-@requirement("agents:seed")
+@requirement("agents:contract")
 async def test_two_agents_write_to_each_other(connect: Connect, terminal: Terminal) -> None:
     async with connect("a1") as one:
         assert await ask(one, "list-recipients") == {
@@ -90,11 +90,11 @@ async def test_two_agents_write_to_each_other(connect: Connect, terminal: Termin
         assert list(got) == ["from", "id", "message"]
         assert await ask(two, "receive") == {"status": "No unread messages"}
 
-    states = {entry.name: entry.status for entry in FilesRoom(str(terminal.repository)).entries()}
+    states = {entry.name: entry.status for entry in FilesRoom(str(terminal.repository)).states()}
     assert states == {"a1": "work", "a2": "ready"}
 
 
-@requirement("agents:seed")
+@requirement("agents:contract")
 async def test_the_texts_of_errors_are_the_existing_programs(connect: Connect, terminal: Terminal) -> None:
     terminal.open("hidden")
     (terminal.repository / ".agentmailignore").write_text("hidden\n")
@@ -128,7 +128,7 @@ async def bob(home: Home, terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -
     desk.close()
 
 
-@requirement("agents:seed")
+@requirement("agents:contract")
 async def test_there_are_exactly_the_seeds_four_tools(bob: Desk) -> None:
     async with Client(agentmail_server(bob)) as client:
         listed = {tool.name: tool for tool in (await client.list_tools()).tools}
@@ -153,7 +153,7 @@ async def test_there_are_exactly_the_seeds_four_tools(bob: Desk) -> None:
 async def test_forty_pipelined_receives_give_forty_distinct_messages(terminal: Terminal) -> None:
     room = FilesRoom(str(terminal.repository))
     for number in range(40):
-        room.put(Message(f"id{number:06}", "a1", "a2", f"text {number}"))
+        room.append(AgentMessage(f"id{number:06}", "a1", "a2", f"text {number}"))
     lines = [INITIALIZE, *(call(number, "receive", "{}") for number in range(2, 42))]
 
     command = [sys.executable, "-m", "deskhand", "mcp", "agentmail"]

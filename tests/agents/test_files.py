@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deskhand.agents import places
+from deskhand.agents import paths
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.lines import decode, encode_message, message_of
-from deskhand.agents.mail import Message, instant, timestamp
+from deskhand.agents.mail import AgentMessage, instant, timestamp
 from tests.requirements import requirement
 
 TIME = "2026-11-15T06:15:07.375604828Z"
@@ -44,8 +44,8 @@ def go_reads(path: Path) -> list[dict[str, object]]:
 
 @requirement("agents:bytes")
 def test_the_lines_are_the_existing_programs_and_reading_changes_five_bytes(room: FilesRoom, tmp_path: Path) -> None:
-    room.put(Message("IveXPkNQ", "a1", "b", "Hello <b> & é", TIME))
-    room.put(Message("00000002", "a1", "b", "tab\t, \x01 and \u2028", TIME))
+    room.append(AgentMessage("IveXPkNQ", "a1", "b", "Hello <b> & é", TIME))
+    room.append(AgentMessage("00000002", "a1", "b", "tab\t, \x01 and \u2028", TIME))
     before = box(tmp_path).read_bytes()
 
     room.take("b")
@@ -75,12 +75,12 @@ def test_a_state_is_written_as_the_existing_program_does(room: FilesRoom, tmp_pa
 @settings(max_examples=50, deadline=None)
 @given(st.text(), st.text(min_size=1), st.integers(0, 2**62))
 def test_any_text_and_time_come_back_as_they_were(text: str, name: str, nanoseconds: int) -> None:
-    message = Message("id", name, name, text, timestamp(nanoseconds))
+    message = AgentMessage("id", name, name, text, timestamp(nanoseconds))
 
     assert message_of(decode(encode_message(message)) or {}) == message
     assert instant(message.created_at) == nanoseconds
-    assert places.agent_name(places.file_name(name)) == name
-    assert "/" not in places.file_name(name)
+    assert paths.agent_name(paths.file_name(name)) == name
+    assert "/" not in paths.file_name(name)
 
 
 @requirement("agents:damage")
@@ -99,10 +99,10 @@ def test_any_text_and_time_come_back_as_they_were(text: str, name: str, nanoseco
     ids=lambda damage: repr(damage[:12]),
 )
 def test_a_damaged_line_stops_nobody_and_is_kept_aside(room: FilesRoom, tmp_path: Path, damage: bytes) -> None:
-    room.put(Message("id000001", "a", "b", "before"))
+    room.append(AgentMessage("id000001", "a", "b", "before"))
     with box(tmp_path).open("ab") as file:
         file.write(damage)  # and no line end, as a kill leaves it
-    room.put(Message("id000002", "a", "b", "after"))
+    room.append(AgentMessage("id000002", "a", "b", "after"))
 
     assert texts(room) == ["before", "after"]
     assert [line["id"] for line in go_reads(box(tmp_path))] == ["id000001", "id000002"]
@@ -113,13 +113,13 @@ def test_a_damaged_line_stops_nobody_and_is_kept_aside(room: FilesRoom, tmp_path
 @requirement("agents:damage")
 def test_a_torn_end_is_healed_by_the_next_caller_for_every_other_program(room: FilesRoom, tmp_path: Path) -> None:
     for name in ("b", "c"):
-        room.put(Message("id000001", "a", name, "first"))
-        room.put(Message("id000002", "a", name, "second"))
+        room.append(AgentMessage("id000001", "a", name, "first"))
+        room.append(AgentMessage("id000002", "a", name, "second"))
         with box(tmp_path, name).open("ab") as file:
             file.write(b'{"id":"torn')
 
     room.take("b")
-    room.put(Message("id000003", "a", "c", "third"))
+    room.append(AgentMessage("id000003", "a", "c", "third"))
 
     assert [line["id"] for line in go_reads(box(tmp_path))] == ["id000001", "id000002"]
     assert [line["id"] for line in go_reads(box(tmp_path, "c"))] == ["id000001", "id000002", "id000003"]
@@ -149,8 +149,8 @@ def test_messages_of_other_forms_are_delivered_once_and_keep_their_fields(room: 
 @requirement("agents:damage")
 def test_a_line_of_many_megabytes_stops_nobody(room: FilesRoom, tmp_path: Path) -> None:
     box(tmp_path).write_bytes(b"y" * 4_000_000 + b"\n")
-    room.put(Message("id000001", "a", "b", "x" * 4_000_000))
-    room.put(Message("id000002", "a", "b", "after"))
+    room.append(AgentMessage("id000001", "a", "b", "x" * 4_000_000))
+    room.append(AgentMessage("id000002", "a", "b", "after"))
 
     assert [len(text) for text in texts(room)] == [4_000_000, 5]
     assert (tmp_path / ".agentmail" / "damaged" / "b.jsonl").stat().st_size == 4_000_001
@@ -161,7 +161,7 @@ def test_an_empty_mailbox_and_a_missing_one_are_empty(room: FilesRoom, tmp_path:
     assert room.take("b") is None
     box(tmp_path).touch()
     assert room.take("b") is None
-    assert places.surely_empty(str(tmp_path), "b")
+    assert paths.surely_empty(str(tmp_path), "b")
 
 
 @requirement("agents:damage")
@@ -176,7 +176,7 @@ def test_states_are_read_in_both_spellings_and_kept_with_what_others_added(room:
 
     room.set_status("a", "offline", TIME)
 
-    assert {entry.name: entry.status for entry in room.entries()} == {"a": "offline", "b": "work"}
+    assert {entry.name: entry.status for entry in room.states()} == {"a": "offline", "b": "work"}
     (a,) = [line for line in go_reads(states) if line.get("recipient") == "a"]
     assert (a["last_read_at"], a["team"]) == (5, "x")
     assert (tmp_path / ".agentmail" / "damaged" / "recipients.jsonl").read_text() == '{"recipient":"c","sta\n'
@@ -185,7 +185,7 @@ def test_states_are_read_in_both_spellings_and_kept_with_what_others_added(room:
 @requirement("agents:bytes")
 def test_a_file_that_the_existing_program_rewrote_misleads_nobody(room: FilesRoom, tmp_path: Path) -> None:
     for number in range(50):
-        room.put(Message(f"id{number:06}", "a", "b", f"{number} {'x' * number}", TIME))
+        room.append(AgentMessage(f"id{number:06}", "a", "b", f"{number} {'x' * number}", TIME))
     got = [room.take("b").id for _ in range(20)]
 
     # It parses and writes every line anew, which takes out the blank after `true`.
@@ -206,10 +206,10 @@ def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp
     import fcntl
 
     room = FilesRoom(str(tmp_path))
-    room.put(Message("id000001", "a", "b", "old"))
+    room.append(AgentMessage("id000001", "a", "b", "old"))
     code = (
-        "import sys; from deskhand.agents.files import FilesRoom; from deskhand.agents.mail import Message\n"
-        "FilesRoom(sys.argv[1]).put(Message('id000002', 'a', 'b', 'new'))"
+        "import sys; from deskhand.agents.files import FilesRoom; from deskhand.agents.mail import AgentMessage\n"
+        "FilesRoom(sys.argv[1]).append(AgentMessage('id000002', 'a', 'b', 'new'))"
     )
     with box(tmp_path).open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -238,14 +238,14 @@ def test_cleanup_leaves_a_mailbox_that_another_program_has_open(room: FilesRoom,
 
 @requirement("agents:durable")
 def test_a_full_disk_is_said_and_leaves_the_mailbox_as_it_was(room: FilesRoom, tmp_path: Path) -> None:
-    room.put(Message("id000001", "a", "b", "fits"))
+    room.append(AgentMessage("id000001", "a", "b", "fits"))
     before = box(tmp_path).read_bytes()
     code = (
         "import resource, signal, sys; from deskhand.agents.files import FilesRoom\n"
-        "from deskhand.agents.mail import Message\n"
+        "from deskhand.agents.mail import AgentMessage\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "FilesRoom(sys.argv[1]).put(Message('id000002', 'a', 'b', 'x' * 9000))"
+        "FilesRoom(sys.argv[1]).append(AgentMessage('id000002', 'a', 'b', 'x' * 9000))"
     )
 
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False)
@@ -257,13 +257,13 @@ def test_a_full_disk_is_said_and_leaves_the_mailbox_as_it_was(room: FilesRoom, t
 PERSON = """
 import sys
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message
+from deskhand.agents.mail import AgentMessage
 root, role, number, count = sys.argv[1:]
 room = FilesRoom(root)
 with room.bell("b") as bell:
     for done in range(int(count)):
         if role == "sender":
-            room.put(Message(f"{number}-{done:06}", "a", "b", "hello"))
+            room.append(AgentMessage(f"{number}-{done:06}", "a", "b", "hello"))
             continue
         while (message := room.take("b")) is None:
             bell.wait(20)
@@ -288,13 +288,13 @@ def test_four_senders_and_four_receivers_deliver_each_message_once(tmp_path: Pat
 LOOP = """
 import sys
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message
+from deskhand.agents.mail import AgentMessage
 root, role, run = sys.argv[1:]
 room, number = FilesRoom(root), 0
 while True:
     number += 1
     if role == "send":
-        room.put(Message(f"{run}-{number}", "a", "b", "x" * (number * 997 % 9000)))
+        room.append(AgentMessage(f"{run}-{number}", "a", "b", "x" * (number * 997 % 9000)))
         print(f"{run}-{number}", flush=True)
     else:
         print(room.take("b").id, flush=True)
@@ -326,13 +326,13 @@ def test_what_was_acknowledged_outlives_a_kill(room: FilesRoom, tmp_path: Path) 
 def test_a_hundred_thousand_read_messages_cost_a_receiver_nothing(tmp_path: Path) -> None:
     def milliseconds(history: int) -> float:
         root = tmp_path / str(history)
-        line = encode_message(Message("id000000", "a", "b", "x" * 100, TIME, read=True))
+        line = encode_message(AgentMessage("id000000", "a", "b", "x" * 100, TIME, read=True))
         box(root).write_bytes(line * history)
         room = FilesRoom(str(root))
         room.take("b")
         times = []
         for number in range(30):
-            room.put(Message(f"new{number:05}", "a", "b", "hello"))
+            room.append(AgentMessage(f"new{number:05}", "a", "b", "hello"))
             started = time.thread_time()
             room.take("b")
             times.append(time.thread_time() - started)
@@ -344,14 +344,14 @@ def test_a_hundred_thousand_read_messages_cost_a_receiver_nothing(tmp_path: Path
 @requirement("agents:history")
 def test_the_cursor_is_only_a_hint(room: FilesRoom, tmp_path: Path) -> None:
     for number in range(4):
-        room.put(Message(f"id{number:06}", "a", "b", str(number)))
+        room.append(AgentMessage(f"id{number:06}", "a", "b", str(number)))
     room.take("b")
-    cursor = Path(places.cursor(str(tmp_path), "b"))
+    cursor = Path(paths.cursor(str(tmp_path), "b"))
     for mark in ("", "nonsense", "0 10 id000000", "999999 9999999 id000000"):
         cursor.write_text(mark)
-        assert not places.surely_empty(str(tmp_path), "b")
+        assert not paths.surely_empty(str(tmp_path), "b")
         assert room.has_unread("b")
     cursor.unlink()
 
     assert texts(room) == ["1", "2", "3"]
-    assert places.surely_empty(str(tmp_path), "b")
+    assert paths.surely_empty(str(tmp_path), "b")

@@ -5,14 +5,14 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 
 from deskhand.agents import mailman, tmux
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Message, instant, timestamp
+from deskhand.agents.mail import AgentMessage, instant, timestamp
 from tests.requirements import requirement
 from tests.terminal import AGENTMAIL, Terminal, until_it_listens
 
@@ -63,14 +63,16 @@ class Workplace:
             pass
 
     def send(self, name: str) -> None:
-        self.room.put(Message(f"id{len(self.room.messages(name)):06}", "a1", name, "hello", timestamp(self.now)))
+        self.room.append(
+            AgentMessage(f"id{len(self.room.messages(name)):06}", "a1", name, "hello", timestamp(self.now))
+        )
 
     def untouched(self, name: str) -> bool:
         return mailman.TEXT not in self.terminal.screen(name)
 
 
 @pytest.fixture
-def place(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workplace]:
+def place(terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workplace:
     monkeypatch.setenv("TMUX_TMPDIR", terminal.environment["TMUX_TMPDIR"])
     monkeypatch.delenv("TMUX", raising=False)
     monkeypatch.setattr(mailman, "ENTER_SECONDS", 0.5)
@@ -86,7 +88,7 @@ def test_an_agent_with_mail_is_told_once_a_minute_until_it_reads(place: Workplac
     for seconds in (0, 30, 59, 60, 61):
         place.now = NOW + seconds * SECOND
         place.mailman.go_round()
-        while mailman.typed(place.terminal.panes["worker"]) != "":  # until it has taken what was entered
+        while mailman.read_input_line(place.terminal.panes["worker"]) != "":  # until it has taken what was entered
             pass
     place.room.take("worker")
     place.now = NOW + 200 * SECOND
@@ -100,7 +102,8 @@ def test_an_agent_with_mail_is_told_once_a_minute_until_it_reads(place: Workplac
 
 @requirement("agents:mailman")
 def test_states_decide_who_is_told(place: Workplace) -> None:
-    for name, status in (("busy", "work"), ("away", "offline"), ("idle", "ready")):
+    states: dict[str, Literal["work", "offline", "ready"]] = {"busy": "work", "away": "offline", "idle": "ready"}
+    for name, status in states.items():
         place.agent(name)
         place.room.set_status(name, status, timestamp(NOW))
         place.send(name)
@@ -117,7 +120,7 @@ def test_states_decide_who_is_told(place: Workplace) -> None:
     assert told == ["[mailman] told idle\n"]
     assert again_too_soon == []
     # After an hour without a word only who said that it is offline is still known to be.
-    assert [(entry.name, entry.status) for entry in place.room.entries()] == [("away", "offline")]
+    assert [(entry.name, entry.status) for entry in place.room.states()] == [("away", "offline")]
     assert place.untouched("busy")
     place.now += SECOND
     place.mailman.go_round()
@@ -207,7 +210,7 @@ def test_the_input_line_is_told_from_what_is_only_shown(place: Workplace, shown:
     while place.terminal.tmux("display-message", "-p", "-t", pane, "#{pane_current_command}") != "cat":
         pass
 
-    assert mailman.typed(pane) == typed
+    assert mailman.read_input_line(pane) == typed
 
 
 @requirement("agents:mailman")
@@ -231,7 +234,7 @@ def test_a_stale_pid_file_is_cleaned_up_and_a_signal_ends_with_code_0(terminal: 
     pid_file = terminal.repository / ".agentmail" / "mailman.pid"
     pid_file.parent.mkdir()
     pid_file.write_text(f"{os.getpid()}\n")  # alive, but no mailman
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(
         [AGENTMAIL, "mailman"], env=terminal.variables("a1"), cwd=terminal.repository, **pipes
     ) as running:
@@ -253,7 +256,7 @@ def test_the_running_mailman_hears_of_new_mail_and_outlives_its_watched_folder(p
         [AGENTMAIL, "mailman"], env=variables, cwd=place.terminal.repository, stdout=subprocess.PIPE, text=True
     ) as running:
         said = [running.stdout.readline()]
-        until_it_listens(running)
+        until_it_listens(running, folders=2)
         shutil.rmtree(place.terminal.repository / ".agentmail" / "mailboxes")
         said.append(running.stdout.readline())
         place.send("worker")

@@ -6,14 +6,15 @@ import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
+from deskhand.agents.cleanup import clean_up, copy_mail
 from deskhand.agents.files import FilesRoom
-from deskhand.agents.mail import Mailroom, Message, instant, timestamp
+from deskhand.agents.mail import AgentMessage, Mailroom, instant, timestamp
 from deskhand.agents.sql import SqlRoom
-from deskhand.agents.upkeep import clean_up, copy_mail
 from deskhand.store import open_store
 from tests.requirements import requirement
 
@@ -46,15 +47,15 @@ def room(make: Make) -> Mailroom:
     return make("room")
 
 
-def letter(number: int, to: str = "b", text: str = "hello", **more: object) -> Message:
-    return Message(f"id{number:06}", "a", to, text, timestamp(NOW + number), **more)
+def letter(number: int, to: str = "b", text: str = "hello", **more: Any) -> AgentMessage:
+    return AgentMessage(f"id{number:06}", "a", to, text, timestamp(NOW + number), **more)
 
 
 @requirement("agents:one-contract")
 def test_messages_come_in_the_order_in_which_they_were_put_each_once(room: Mailroom) -> None:
     texts = ["first", "<b> & é \u2028 東京 \0 \x7f", 'quotes " and \\ "read_flag":false', "x" * 70_000, "\n"]
     for number, text in enumerate(texts):
-        room.put(letter(number, text=text))
+        room.append(letter(number, text=text))
 
     assert room.has_unread("b")
     assert [room.take("b") for _ in texts] == [
@@ -67,9 +68,9 @@ def test_messages_come_in_the_order_in_which_they_were_put_each_once(room: Mailr
 
 @requirement("agents:one-contract")
 def test_mailboxes_are_apart_and_so_are_rooms(make: Make) -> None:
-    make("one").put(letter(1, to="b"))
-    make("one").put(letter(2, to="x/y"))
-    make("two").put(letter(1, to="b"))
+    make("one").append(letter(1, to="b"))
+    make("one").append(letter(2, to="x/y"))
+    make("two").append(letter(1, to="b"))
 
     assert make("one").mailboxes() == ["b", "x/y"]
     assert make("two").mailboxes() == ["b"]
@@ -82,7 +83,7 @@ def test_mailboxes_are_apart_and_so_are_rooms(make: Make) -> None:
 @requirement("agents:once")
 def test_many_callers_get_each_message_once(room: Mailroom) -> None:
     for number in range(60):
-        room.put(letter(number))
+        room.append(letter(number))
 
     with ThreadPoolExecutor(8) as pool:
         got = list(pool.map(lambda _: room.take("b"), range(64)))
@@ -96,23 +97,23 @@ def test_states_follow_the_seed(room: Mailroom) -> None:
     room.set_status("b", "ready", now)
     room.set_notified("b", now)
     room.set_status("b", "ready", later)
-    kept = room.entries()[0]
+    kept = room.states()[0]
     room.set_status("b", "work", later)
     room.set_last_read("c", 17, now)
 
     assert (kept.status, kept.updated_at, kept.notified_at) == ("ready", later, now)
-    first, second = sorted(room.entries(), key=lambda entry: entry.name)
+    first, second = sorted(room.states(), key=lambda entry: entry.name)
     assert (first.name, first.status, first.notified_at) == ("b", "work", "0001-01-01T00:00:00Z")
     assert (second.name, second.status, second.last_read_at) == ("c", "ready", 17)
 
 
 @requirement("agents:one-contract")
 def test_cleaning_up_never_takes_what_was_not_read(room: Mailroom) -> None:
-    room.put(letter(1))
-    room.put(Message("old-read", "a", "b", "x", timestamp(NOW - 3 * HOUR), read=True))
-    room.put(Message("no-time", "a", "b", "x", read=True))
-    room.put(Message("old-unread", "a", "b", "x", timestamp(NOW - 99 * HOUR)))
-    room.put(Message("only", "a", "c", "x", timestamp(NOW - 3 * HOUR), read=True))
+    room.append(letter(1))
+    room.append(AgentMessage("old-read", "a", "b", "x", timestamp(NOW - 3 * HOUR), read=True))
+    room.append(AgentMessage("no-time", "a", "b", "x", read=True))
+    room.append(AgentMessage("old-unread", "a", "b", "x", timestamp(NOW - 99 * HOUR)))
+    room.append(AgentMessage("only", "a", "c", "x", timestamp(NOW - 3 * HOUR), read=True))
     room.set_status("b", "ready", timestamp(NOW - 49 * HOUR))
     room.set_status("gone", "ready", timestamp(NOW))
     room.register("far", timestamp(NOW))
@@ -124,20 +125,20 @@ def test_cleaning_up_never_takes_what_was_not_read(room: Mailroom) -> None:
     assert done.mailboxes == 1
     assert room.mailboxes() == ["b"]
     assert [message.id for message in room.messages("b")] == ["id000001", "no-time", "old-unread"]
-    assert room.entries() == []
-    assert list(room.registered()) == ["far"]
+    assert room.states() == []
+    assert list(room.registrations()) == ["far"]
     assert [room.take("b").id, room.take("b").id, room.take("b")] == ["id000001", "old-unread", None]
 
 
 @requirement("agents:waiting")
 def test_the_bell_rings_for_mail_and_not_before(room: Mailroom) -> None:
-    room.put(letter(1))
+    room.append(letter(1))
     with room.bell("b") as bell:
         assert not bell.wait(0)
-        room.put(letter(2))
+        room.append(letter(2))
         assert bell.wait(20)
     with room.bell(None) as bell:
-        room.put(letter(3, to="c"))
+        room.append(letter(3, to="c"))
         assert bell.wait(20)
 
 
@@ -145,14 +146,14 @@ def test_the_bell_rings_for_mail_and_not_before(room: Mailroom) -> None:
 def test_copying_twice_copies_once_and_keeps_order_and_flags(room: Mailroom, tmp_path: Path) -> None:
     files = FilesRoom(str(tmp_path / "source"))
     for number in range(5):
-        files.put(letter(number, to="x/y"))
+        files.append(letter(number, to="x/y"))
     files.take("x/y")
-    files.put(Message("", "a", "x/y", "without an id"))
-    files.put(Message("", "a", "x/y", "another"))
+    files.append(AgentMessage("", "a", "x/y", "without an id"))
+    files.append(AgentMessage("", "a", "x/y", "another"))
 
     assert copy_mail(files, room) == (7, 0)
     assert copy_mail(files, room) == (0, 7)
-    files.put(letter(9, to="x/y"))
+    files.append(letter(9, to="x/y"))
     assert copy_mail(files, room) == (1, 7)
     back = FilesRoom(str(tmp_path / "back"))
     assert copy_mail(room, back) == (8, 0)
@@ -164,7 +165,7 @@ def test_copying_twice_copies_once_and_keeps_order_and_flags(room: Mailroom, tmp
 
 CLIENT = """
 import sys
-from deskhand.agents.mail import Message, timestamp
+from deskhand.agents.mail import AgentMessage, timestamp
 from deskhand.agents.sql import SqlRoom
 from deskhand.store import open_store
 role, url = sys.argv[1:]
@@ -172,7 +173,7 @@ store = open_store(url)
 room = SqlRoom(store, "project")
 if role == "sender":
     for number in range(200):
-        room.put(Message(f"{number:08}", "a", "b", "hello", timestamp(number)))
+        room.append(AgentMessage(f"{number:08}", "a", "b", "hello", timestamp(number)))
 else:
     with room.bell("b") as bell:
         for _ in range(100):

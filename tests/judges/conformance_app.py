@@ -40,7 +40,8 @@ from mcp_types import (
 )
 
 from deskhand.errors import NotFound
-from deskhand.servers import READS, DeskServer, tool
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
 
 RED_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SILENCE = base64.b64encode(
@@ -271,7 +272,7 @@ def test_input_required_result_capabilities(ctx: Ctx) -> str | InputRequiredResu
         requests["user_name"] = ASK_NAME
     if isinstance(can.sampling, SamplingCapability):
         requests["greeting"] = sampling("Generate a greeting", 50)
-    return "nothing to ask" if answered(ctx, *requests) else required(**requests)
+    return "nothing to ask" if answered(ctx, *requests) else required(None, **requests)
 
 
 FIXTURES = (
@@ -358,7 +359,7 @@ def add_resources(server: DeskServer) -> None:
 def add_methods(server: DeskServer) -> None:
     """Methods that no server of the desk has, but the judge demands of one."""
 
-    @server.completion()
+    @server.completion()  # type: ignore[no-untyped-call, untyped-decorator]
     async def complete(*_: object) -> Completion:
         return Completion(values=["test"], total=1, has_more=False)
 

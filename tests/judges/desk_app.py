@@ -5,13 +5,13 @@ import anyio
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.listen import serve_http
-from deskhand.resident.doors import doors
+from deskhand.resident.doors import open_doors
 from deskhand.web.site import site
 
 
 async def serve() -> None:
     desk = Desk(load().settings)
-    made = doors(desk)
+    made = open_doors(desk)
     async with made.run():
         await serve_http(site(desk, beside=made.routes), 0, "")
     await desk.close_mailbox()

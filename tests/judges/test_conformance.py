@@ -21,7 +21,7 @@ LISTENING = "listening on "
 
 @pytest.fixture
 def fixtures(home: Home) -> Iterator[str]:
-    command = [sys.executable, APP]
+    command = [sys.executable, str(APP)]
     with subprocess.Popen(command, env=home.environment, stderr=subprocess.PIPE, text=True) as server:
         assert server.stderr is not None
         said: list[str] = []

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 from aiosmtpd.controller import Controller
-from aiosmtpd.smtp import SMTP, Envelope, Session
+from aiosmtpd.smtp import SMTP, Envelope
 from imapclient import IMAPClient
 
 if TYPE_CHECKING:
@@ -148,7 +148,9 @@ class Process:
         command = [self._program, "-F", "-c", str(self.config)]
         if os.getuid() != 0:
             identity = {}
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **identity)
+        self._process = subprocess.Popen(
+            command, stderr=subprocess.PIPE, text=True, user=identity.get("user"), group=identity.get("group")
+        )
         self._await_greeting()
         return self
 
@@ -282,32 +284,32 @@ class Relay:
             self.server.deliver(raw)
 
     async def handle_EHLO(  # noqa: N802 - aiosmtpd's name
-        self, server: Any, session: Session, envelope: Envelope, hostname: str, responses: list[str]
+        self, server: Any, session: Any, envelope: Envelope, hostname: str, responses: list[str]
     ) -> list[str]:
         session.host_name = hostname
         session.fault = self.fault()
         return responses
 
     async def handle_MAIL(  # noqa: N802 - aiosmtpd's name
-        self, server: Any, session: Session, envelope: Envelope, address: str, options: list[str]
+        self, server: Any, session: Any, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         envelope.mail_from = address
         return _stage(server, session, "MAIL") or "250 OK"
 
     async def handle_RCPT(  # noqa: N802 - aiosmtpd's name
-        self, server: Any, session: Session, envelope: Envelope, address: str, options: list[str]
+        self, server: Any, session: Any, envelope: Envelope, address: str, options: list[str]
     ) -> str:
         envelope.rcpt_tos.append(address)
         return _stage(server, session, "RCPT") or "250 OK"
 
-    async def handle_DATA(self, server: Any, session: Session, envelope: Envelope) -> str:  # noqa: N802 - aiosmtpd's name
+    async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
         accepted = getattr(session.fault, "stage", None) != "DOT" or session.fault.accepted
         if accepted:
             self.accept(tuple(envelope.rcpt_tos), envelope.content)
         return _stage(server, session, "DOT") or "250 OK"
 
 
-def _stage(server: Any, session: Session, stage: str) -> str | None:
+def _stage(server: Any, session: Any, stage: str) -> str | None:
     match session.fault:
         case Cut(at) if at == stage:
             server.transport.abort()
@@ -320,8 +322,9 @@ def _stage(server: Any, session: Session, stage: str) -> str | None:
 
 class _Smtp(SMTP):
     async def smtp_DATA(self, arg: str) -> None:  # noqa: N802 - aiosmtpd's name
-        if _stage(self, self.session, "DATA"):
-            await self.push(_stage(self, self.session, "DATA"))
+        reply = _stage(self, self.session, "DATA")
+        if reply:
+            await self.push(reply)
             return
         if self.session.fault == Cut("TEXT"):
             await self.push("354 go on")

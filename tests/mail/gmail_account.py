@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from email.message import EmailMessage
-from functools import lru_cache
+from email.message import EmailMessage, MIMEPart
+from functools import lru_cache, partial
 from typing import Any
 
 from tests.mail.discovery import Refused
@@ -86,7 +86,7 @@ class Mail:
         ]
 
 
-def _part(part: EmailMessage, number: str) -> dict[str, Any]:
+def _part(part: MIMEPart, number: str) -> dict[str, Any]:
     made: dict[str, Any] = {
         "partId": number,
         "mimeType": part.get_content_type(),
@@ -96,7 +96,7 @@ def _part(part: EmailMessage, number: str) -> dict[str, Any]:
     if part.is_multipart():
         below = [_part(each, f"{number}.{place}".strip(".")) for place, each in enumerate(part.iter_parts())]
         return made | {"body": {"size": 0}, "parts": below}
-    content = part.get_payload(decode=True)
+    content: Any = part.get_payload(decode=True)
     data = base64.urlsafe_b64encode(content).decode().rstrip("=")
     return made | {"body": {"size": len(content), "data": data}}
 
@@ -243,7 +243,7 @@ class _Query:
             while self.tokens and self.tokens[0] == "OR":
                 self.tokens.pop(0)
                 left, right = tests.pop(), self._one(self.tokens.pop(0))
-                tests.append(lambda mail, left=left, right=right: left(mail) or right(mail))
+                tests.append(partial(_either, left, right))
         return lambda mail: all(test(mail) for test in tests)
 
     def _one(self, token: str) -> Callable[[Mail], bool]:
@@ -293,6 +293,10 @@ class _Query:
                 return "draft" in names
             case _:
                 return wanted.replace(" ", "-") in names
+
+
+def _either(left: Callable[[Mail], bool], right: Callable[[Mail], bool], mail: Mail) -> bool:
+    return left(mail) or right(mail)
 
 
 def _people(mail: Mail) -> str:

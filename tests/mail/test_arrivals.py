@@ -1,6 +1,6 @@
 """What arrived after a cursor, on each mailbox."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,17 +25,18 @@ pytestmark = pytest.mark.anyio
 @dataclass
 class Post:
     mailbox: Mailbox
-    deliver: Callable[[bytes], object]
+    deliver: Callable[[bytes], Awaitable[None]]
 
 
 @asynccontextmanager
 async def local(home: Home, folder: Path) -> AsyncIterator[Post]:
     desk = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings)
     other = Desk(load(home.environment | {"DESKHAND_ADDRESS": "me@example.com"}).settings)
-    assert isinstance(other.mailbox, LocalMailbox)
+    box = other.mailbox
+    assert isinstance(box, LocalMailbox)
 
     async def deliver(raw: bytes) -> None:
-        await other.mailbox.receive([Incoming(raw, seen=False)])
+        await box.receive([Incoming(raw, seen=False)])
 
     yield Post(desk.mailbox, deliver)
     await desk.close_mailbox()

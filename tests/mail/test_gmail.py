@@ -508,7 +508,7 @@ class Terminal:
             "DESKHAND_GMAIL_API_ENDPOINT": self.gmail.origin,
         }
         command = [sys.executable, "-m", "deskhand", "mail", "login", "gmail", "--no-browser", *arguments]
-        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment, **pipes) as login:
             url = next((line.strip() for line in login.stdout if "code_challenge" in line), None)
             if url is not None:

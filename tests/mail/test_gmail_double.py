@@ -36,7 +36,7 @@ def users(gmail: GmailDouble) -> Iterator[Any]:
     from googleapiclient.discovery import build_from_document
 
     # Not from_authorized_user_file: that goes to Google for a token, whatever the file says.
-    credentials = Credentials(
+    credentials = Credentials(  # type: ignore[no-untyped-call]
         token=None, refresh_token="refresh-1", token_uri=f"{gmail.origin}/token", scopes=[MODIFY], **CLIENT
     )
     options = {"api_endpoint": gmail.origin}

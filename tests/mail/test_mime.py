@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.message import EmailMessage
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings
@@ -17,13 +18,18 @@ from tests.mail.letters import DATE, letter
 from tests.requirements import requirement
 
 
-def composed(**changes: object) -> bytes:
-    given = {"sender": "me@example.com", "to": ["ann@example.org"], "subject": "Hello", "body": "Text.\n"}
+def composed(**changes: Any) -> bytes:
+    given: dict[str, Any] = {
+        "sender": "me@example.com",
+        "to": ["ann@example.org"],
+        "subject": "Hello",
+        "body": "Text.\n",
+    }
     fixed = {"message_id": "<1@desk.example>", "date": DATE, "action_id": "act-1"}
     return mime.compose(**(given | fixed | changes))
 
 
-def full(**changes: str) -> FullMessage:
+def full(**changes: Any) -> FullMessage:
     read = mime.parse(letter())
     summary = read.summary("m1", "t1", DATE, read.snippet, ())
     mail = read.full(replace(summary, **{key: changes.pop(key) for key in ("sender", "to") if key in changes}))

@@ -88,7 +88,11 @@ class Relay:
 
         class Encrypted(Controller):
             def factory(self) -> SMTP:
-                checks = {"authenticator": relay.knows, "auth_required": True, "auth_require_tls": bool(starttls)}
+                checks: dict[str, Any] = {
+                    "authenticator": relay.knows,
+                    "auth_required": True,
+                    "auth_require_tls": bool(starttls),
+                }
                 return SMTP(self.handler, tls_context=starttls, require_starttls=bool(starttls), **checks)
 
         implicit = None if starttls else self._context

@@ -103,8 +103,8 @@ async def test_disk_trouble_is_a_clear_error_and_changes_nothing(
     environment = home.environment | {"MCP_LOG_LEVEL": "ERROR"}
 
     async with Client(StdioServerParameters(command=strace, args=command, env=environment)) as client:
-        arguments = {"path": "a.md", "frontmatter": {"status": "new"}, "body": "new\n"}
-        result = await client.call_tool("write_note", arguments)
+        written = {"path": "a.md", "frontmatter": {"status": "new"}, "body": "new\n"}
+        result = await client.call_tool("write_note", written)
         alive = await client.call_tool("read_note", {"path": "a.md"})
 
     error = json.loads(result.content[0].text)

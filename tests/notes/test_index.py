@@ -9,6 +9,7 @@ import threading
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def watching(index: Index) -> bool:
 
 @requirement("index:equals-scan")
 @pytest.mark.parametrize("seed", range(4))
-def test_search_finds_what_a_scan_of_all_files_finds(vault: Path, open_index: Open, seed: int):
+def test_search_finds_what_a_scan_of_all_files_finds(vault: Path, open_index: Open, seed: int) -> None:
     chance = fill(vault, seed, 120)
     index = open_index()
     index.build()
@@ -218,7 +219,9 @@ def test_search_finds_what_a_scan_of_all_files_finds(vault: Path, open_index: Op
 
 
 @requirement("index:equals-scan")
-def test_a_large_build_leaves_tables_of_one_piece_that_answer_the_same(vault: Path, index_file: Path, open_index: Open):
+def test_a_large_build_leaves_tables_of_one_piece_that_answer_the_same(
+    vault: Path, index_file: Path, open_index: Open
+) -> None:
     chance = fill(vault, 21, 1200)
     index = open_index(batch=50)
     index.build()
@@ -232,7 +235,7 @@ def test_a_large_build_leaves_tables_of_one_piece_that_answer_the_same(vault: Pa
 
 @requirement("index:equals-scan")
 @pytest.mark.parametrize("filed", [0, 1])
-def test_an_index_that_is_not_complete_answers_the_same(vault: Path, open_index: Open, filed: int):
+def test_an_index_that_is_not_complete_answers_the_same(vault: Path, open_index: Open, filed: int) -> None:
     chance = fill(vault, 11, 150)
     if filed:
         open_index().build()
@@ -247,14 +250,14 @@ def test_an_index_that_is_not_complete_answers_the_same(vault: Path, open_index:
 
 
 @requirement("index:equals-scan")
-def test_answers_are_right_while_the_index_is_being_built(vault: Path, open_index: Open):
+def test_answers_are_right_while_the_index_is_being_built(vault: Path, open_index: Open) -> None:
     fill(vault, 12, 300)
     index = open_index(batch=3)
     for query in ("alpha", "東京", "beta gamma", "zq"):
         check_against_scan(texts(vault), index, query)
 
 
-def test_the_whole_query_comes_before_its_words_and_new_before_old(vault: Path, open_index: Open):
+def test_the_whole_query_comes_before_its_words_and_new_before_old(vault: Path, open_index: Open) -> None:
     write(vault, "old phrase.md", "we met a red fox", 1_700_000_001)
     write(vault, "new words.md", "the fox was red", 1_700_000_004)
     write(vault, "new phrase.md", "a Red Fox again", 1_700_000_003)
@@ -263,7 +266,7 @@ def test_the_whole_query_comes_before_its_words_and_new_before_old(vault: Path, 
     assert found == ["new phrase.md", "old phrase.md", "new words.md", "old words.md"]
 
 
-def test_what_was_changed_last_comes_first(vault: Path, open_index: Open):
+def test_what_was_changed_last_comes_first(vault: Path, open_index: Open) -> None:
     for number in range(5):
         write(vault, f"{number}.md", "same", 1_700_000_000 + number)
     index = open_index()
@@ -289,7 +292,7 @@ def test_what_was_changed_last_comes_first(vault: Path, open_index: Open):
         ("after the nul", "nul.md"),
     ],
 )
-def test_every_script_length_and_encoding_is_found(vault: Path, open_index: Open, query: str, path: str):
+def test_every_script_length_and_encoding_is_found(vault: Path, open_index: Open, query: str, path: str) -> None:
     write(vault, unicodedata.normalize("NFD", "Café.md"), "name only")
     write(vault, "jp.md", "会議は東京駅の近くで")
     write(vault, "short.md", "azqb c#")
@@ -302,13 +305,13 @@ def test_every_script_length_and_encoding_is_found(vault: Path, open_index: Open
     assert found == [path]
 
 
-def test_keys_are_not_searched_but_an_unreadable_block_is(vault: Path, open_index: Open):
+def test_keys_are_not_searched_but_an_unreadable_block_is(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", "---\nsecretkey: value\n---\nbody")
     write(vault, "b.md", "---\nsecretkey: [broken\n---\nbody")
     assert searched(open_index(), "secretkey") == ["b.md"]
 
 
-def test_links_hard_links_and_dot_names_are_never_shown(vault: Path, tmp_path: Path, open_index: Open):
+def test_links_hard_links_and_dot_names_are_never_shown(vault: Path, tmp_path: Path, open_index: Open) -> None:
     outside = tmp_path / "outside"
     write(outside, "secret.md", "needle")
     write(vault, "shown.md", "needle")
@@ -324,7 +327,9 @@ def test_links_hard_links_and_dot_names_are_never_shown(vault: Path, tmp_path: P
     assert [hit.path for hit in index.list("", None, 50, None).notes] == ["shown.md"]
 
 
-def test_a_folder_swapped_for_a_link_after_indexing_shows_nothing(vault: Path, tmp_path: Path, open_index: Open):
+def test_a_folder_swapped_for_a_link_after_indexing_shows_nothing(
+    vault: Path, tmp_path: Path, open_index: Open
+) -> None:
     write(vault, "folder/a.md", "needle")
     index = open_index(scan_budget=0)
     assert eventually(lambda: watching(index))
@@ -336,7 +341,7 @@ def test_a_folder_swapped_for_a_link_after_indexing_shows_nothing(vault: Path, t
 # What is shown
 
 
-def test_the_snippet_is_the_surroundings_of_the_match_in_the_original_text(vault: Path, open_index: Open):
+def test_the_snippet_is_the_surroundings_of_the_match_in_the_original_text(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", f"---\nt: x\n---\n{'before ' * 20}\n\n  The  NEEDLE\there {'after ' * 20}")
     (hit,) = open_index().search("needle", 5, None).notes
     assert hit.snippet is not None
@@ -357,7 +362,7 @@ def test_the_snippet_is_the_surroundings_of_the_match_in_the_original_text(vault
 )
 def test_the_snippet_is_the_name_or_value_when_only_that_matches(
     vault: Path, open_index: Open, query: str, snippet: str
-):
+) -> None:
     write(vault, "Holiday plans.md", "x")
     write(vault, "b.md", "---\nstatus: Waiting for Ann\n---\nx")
     write(vault, "c.md", "ßßßß ﬁ e\u0301\nNeedle İ")
@@ -366,7 +371,7 @@ def test_the_snippet_is_the_name_or_value_when_only_that_matches(
     assert hit.snippet == snippet
 
 
-def test_an_empty_question_or_a_foreign_cursor_is_refused(vault: Path, open_index: Open):
+def test_an_empty_question_or_a_foreign_cursor_is_refused(vault: Path, open_index: Open) -> None:
     for number in range(5):
         write(vault, f"{number}.md", "same other")
     index = open_index()
@@ -388,7 +393,7 @@ def test_an_empty_question_or_a_foreign_cursor_is_refused(vault: Path, open_inde
 # Lists
 
 
-def test_a_list_is_ordered_recursive_and_continues_without_holes(vault: Path, open_index: Open):
+def test_a_list_is_ordered_recursive_and_continues_without_holes(vault: Path, open_index: Open) -> None:
     fill(vault, 5, 100)
     write(vault, "a/b.md", "next to the folder")
     write(vault, "a/b/c0.md", "in it")
@@ -397,11 +402,11 @@ def test_a_list_is_ordered_recursive_and_continues_without_holes(vault: Path, op
     every = sorted(texts(vault))
     assert all_pages(lambda cursor: index.list("", None, 9, cursor)) == every
     for folder in ("a/b", "a/b/", "Projects/Straße", "日記", "nowhere"):
-        listed = all_pages(lambda cursor, folder=folder: index.list(folder, None, 9, cursor))
+        listed = all_pages(partial(index.list, folder, None, 9))
         assert listed == [path for path in every if path.startswith(folder.rstrip("/") + "/")]
 
 
-def test_a_filter_compares_values_and_items_regardless_of_case(vault: Path, open_index: Open):
+def test_a_filter_compares_values_and_items_regardless_of_case(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", "---\nStatus: Done\ntags: [Red, STRASSE]\n---\n")
     write(vault, "b/b.md", "---\nstatus: done\npriority: 1\nempty:\n---\n")
     write(vault, "c.md", "---\nstatus: done-ish\n---\nstatus: done")
@@ -438,7 +443,7 @@ def finds(index: Index, query: str, *paths: str) -> bool:
 
 
 @requirement("index:fresh")
-def test_what_another_program_does_is_seen(vault: Path, fresh_index: Index):
+def test_what_another_program_does_is_seen(vault: Path, fresh_index: Index) -> None:
     write(vault, "new.md", "needle")
     assert finds(fresh_index, "needle", "new.md")
     write(vault, "new.md", "changed")
@@ -455,7 +460,7 @@ def test_what_another_program_does_is_seen(vault: Path, fresh_index: Index):
 
 
 @requirement("index:fresh")
-def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index: Index):
+def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index: Index) -> None:
     write(vault, "new.md", "needle")
     fresh_index.touch("new.md")
     assert searched(fresh_index, "needle") == ["new.md"]
@@ -474,7 +479,7 @@ def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index:
     assert [hit.path for hit in fresh_index.list("", None, 5, None).notes] == ["renamed/first.md"]
 
 
-def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault: Path, open_index: Open):
+def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", "a")
     assert open_index().search("a", 5, None).as_of is None
     index = open_index(now=lambda: 1_800_000_000.0, scan_budget=0)
@@ -484,7 +489,7 @@ def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault:
     assert as_of.timestamp() == 1_800_000_000.0
 
 
-def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(vault: Path, open_index: Open):
+def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", "needle")
     index = open_index()
     assert searched(index, "needle") == ["a.md"]
@@ -495,7 +500,7 @@ def test_a_change_that_left_no_trace_in_the_times_is_seen_while_it_is_fresh(vaul
     assert searched(index, "needle") == ["a.md"]
 
 
-def test_a_vault_that_is_gone_is_said_and_found_again(vault: Path, tmp_path: Path, open_index: Open):
+def test_a_vault_that_is_gone_is_said_and_found_again(vault: Path, tmp_path: Path, open_index: Open) -> None:
     write(vault, "a.md", "needle")
     index = open_index(scan_budget=0)
     assert eventually(lambda: watching(index))
@@ -514,7 +519,9 @@ def test_a_vault_that_is_gone_is_said_and_found_again(vault: Path, tmp_path: Pat
 
 @requirement("index:disposable")
 @pytest.mark.parametrize("budget", [0, 60])
-def test_a_deleted_index_is_made_anew_while_running(vault: Path, index_file: Path, open_index: Open, budget: int):
+def test_a_deleted_index_is_made_anew_while_running(
+    vault: Path, index_file: Path, open_index: Open, budget: int
+) -> None:
     fill(vault, 6, 40)
     index = open_index(scan_budget=budget)
     assert watching(index) or budget or eventually(lambda: watching(index))
@@ -546,7 +553,7 @@ def overwrite(file: Path, start: int, stop: int | None = None) -> None:
 )
 def test_a_damaged_index_is_made_anew(
     vault: Path, index_file: Path, open_index: Open, damage: Callable[[Path], object]
-):
+) -> None:
     fill(vault, 7, 40)
     index = open_index()
     index.build()
@@ -559,7 +566,7 @@ def test_a_damaged_index_is_made_anew(
     assert listed == sorted(texts(vault))
 
 
-def test_an_index_that_cannot_be_written_is_an_error_and_not_a_short_answer(vault: Path, index_file: Path):
+def test_an_index_that_cannot_be_written_is_an_error_and_not_a_short_answer(vault: Path, index_file: Path) -> None:
     write(vault, "a.md", "needle")
     index_file.parent.write_text("a file where the folder should be")
     index = Index(vault, index_file)
@@ -569,7 +576,7 @@ def test_an_index_that_cannot_be_written_is_an_error_and_not_a_short_answer(vaul
 
 
 @requirement("index:disposable")
-def test_an_index_of_another_version_is_made_anew(vault: Path, open_index: Open):
+def test_an_index_of_another_version_is_made_anew(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", "needle")
     index = open_index()
     index.build()
@@ -579,7 +586,7 @@ def test_an_index_of_another_version_is_made_anew(vault: Path, open_index: Open)
     assert searched(open_index(), "needle") == ["a.md"]
 
 
-def test_dead_versions_are_swept_out(vault: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch):
+def test_dead_versions_are_swept_out(vault: Path, open_index: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("deskhand.notes.upkeep.DEAD_ALLOWED", 5)
     write(vault, "a.md", "needle")
     write(vault, "b.md", "needle")
@@ -616,7 +623,7 @@ def at_once(*work: Callable[[], object]) -> None:
         raise failures[0]
 
 
-def test_two_indexes_may_share_a_file_from_the_first_moment(vault: Path, open_index: Open):
+def test_two_indexes_may_share_a_file_from_the_first_moment(vault: Path, open_index: Open) -> None:
     fill(vault, 8, 200)
     one, two = open_index(batch=7), open_index(batch=7)
     at_once(
@@ -633,7 +640,7 @@ def test_two_indexes_may_share_a_file_from_the_first_moment(vault: Path, open_in
 
 
 @requirement("index:fresh")
-def test_many_threads_may_ask_and_write_at_once(vault: Path, open_index: Open):
+def test_many_threads_may_ask_and_write_at_once(vault: Path, open_index: Open) -> None:
     fill(vault, 9, 60)
     index = open_index()
 
@@ -656,7 +663,7 @@ index.build(lambda done, _total: os.kill(os.getpid(), 9) if done >= 50 else None
 
 
 @requirement("index:disposable")
-def test_a_build_that_was_killed_is_continued(vault: Path, index_file: Path, open_index: Open):
+def test_a_build_that_was_killed_is_continued(vault: Path, index_file: Path, open_index: Open) -> None:
     fill(vault, 10, 150)
     dead = subprocess.run([sys.executable, "-c", KILLED, vault, index_file], check=False)
     assert dead.returncode == -9
@@ -668,13 +675,13 @@ def test_a_build_that_was_killed_is_continued(vault: Path, index_file: Path, ope
     assert all(done <= total <= 150 for done, total in reports)
 
 
-def test_the_index_is_for_its_owner_only(vault: Path, index_file: Path, open_index: Open):
+def test_the_index_is_for_its_owner_only(vault: Path, index_file: Path, open_index: Open) -> None:
     write(vault, "a.md", "needle")
     open_index().build()
     assert all(file.stat().st_mode & 0o077 == 0 for file in (index_file.parent, *index_file.parent.iterdir()))
 
 
-def test_a_word_too_long_to_be_one_is_found_by_any_part_of_it(vault: Path, open_index: Open):
+def test_a_word_too_long_to_be_one_is_found_by_any_part_of_it(vault: Path, open_index: Open) -> None:
     chance = random.Random(4)
     word = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=500))
     write(vault, "long.md", f"see https://example.org/{word}?x=1 for more")

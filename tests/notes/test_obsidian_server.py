@@ -30,7 +30,7 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, A
     return error
 
 
-@requirement("notes:seed")
+@requirement("notes:contract")
 async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> None:
     async with connect() as client:
         properties = {"status": "pending", "tags": ["a", "b"], "count": 3, "due": "2026-02-24", "done": False}
@@ -57,7 +57,7 @@ async def test_a_note_goes_its_way_from_written_to_moved(connect: Connect) -> No
         assert (await ok(client, "read_note", path="Archive/2026/one.md"))["frontmatter"] == properties
 
 
-@requirement("notes:seed")
+@requirement("notes:contract")
 async def test_the_errors_are_the_seeds(connect: Connect, home: Home) -> None:
     (home.vault / "broken.md").write_text("---\nstatus: [open\n---\nbody\n")
     (home.vault / "taken.md").write_text("taken\n")

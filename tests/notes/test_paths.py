@@ -4,7 +4,7 @@ import os
 import threading
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from mcp import Client
@@ -165,7 +165,7 @@ async def test_no_spelling_of_a_path_places_moves_or_takes_a_guarded_file(
 ) -> None:
     before = guarded(home, trapped)
     inside = trick.replace("x.md", "there.md")
-    attempts = [
+    attempts: list[tuple[str, dict[str, Any]]] = [
         ("write_note", {"path": trick, "frontmatter": {}, "body": "forged"}),
         ("write_note", {"path": inside, "frontmatter": {}, "body": "forged"}),
         ("move_note", {"source": "Inbox/mine.md", "destination": trick}),
@@ -222,7 +222,9 @@ async def test_protected_folders_can_be_read(notes: Client, trapped: Path) -> No
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD"])
-async def test_a_name_is_found_in_any_case_and_unicode_form(notes: Client, home: Home, form: str) -> None:
+async def test_a_name_is_found_in_any_case_and_unicode_form(
+    notes: Client, home: Home, form: Literal["NFC", "NFD"]
+) -> None:
     (home.vault / unicodedata.normalize(form, "Café Über.md")).write_text("here")
 
     for name in ("Café Über.md", "café über.md", "CAFÉ ÜBER.md"):

@@ -16,7 +16,7 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.audit import Entry, entries
 from deskhand.config import load
-from deskhand.resident.doors import doors
+from deskhand.resident.doors import open_doors
 from deskhand.web.render import PLACES
 from deskhand.web.site import site
 from tests.home import TOKEN
@@ -56,7 +56,7 @@ async def opened(tmp_path: Path, **variables: str) -> AsyncIterator[Place]:
     (tmp_path / "vault").mkdir()
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
     desk = Desk(load(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_ADDRESS": "me@example.com"} | variables).settings)
-    made = doors(desk)
+    made = open_doors(desk)
     async with made.run(), served(site(desk, beside=made.routes)) as address:
         yield Place(desk, address)
     await desk.close_mailbox()
@@ -152,7 +152,7 @@ async def test_what_an_assistant_proposes_is_on_the_record_under_its_tokens_name
         await refused(client, "send_email", **HELLO)
     async with place.client(token, "/gmail/mcp") as client:
         await refused(client, "send_email", **HELLO | {"subject": "Again"})
-    (used,) = [kept.used for kept in await place.desk.store.read(tokens.kept)]
+    (used,) = [kept.used for kept in await place.desk.store.read(tokens.list_tokens)]
 
     found = [(entry.actor, (entry.parameters or {}).get("client")) for entry in await place.record()]
     assert found == [("gmail_mcp", "codex"), ("email_mcp", "codex")]
@@ -243,13 +243,14 @@ async def test_a_foreign_host_or_origin_reaches_no_door(place: Place) -> None:
 async def test_an_assistant_reaches_its_users_tasks_and_names_nobody_else(place: Place) -> None:
     anns, mine = await place.token("ann's", user="ann"), await place.token("codex")
     owners = []
+    bob: Any = {"user_id": "bob"}
     for path in ("/mcp", "/tasks/mcp"):
         for token in (anns, mine, TOKEN):
             async with (
                 place.http(token, **{"X-User-ID": "bob"}) as http,
                 Client(streamable_http_client(f"{place.address}{path}", http_client=http)) as client,
             ):
-                named = await client.call_tool("create_task", {"title": "x"}, meta={"user_id": "bob"})
+                named = await client.call_tool("create_task", {"title": "x"}, meta=bob)
                 owners.append(named.structured_content["user_id"])
 
     assert owners == ["ann", "me", "bob"] * 2

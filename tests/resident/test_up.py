@@ -179,7 +179,7 @@ async def test_a_second_start_says_where_the_first_one_runs(demo: Running) -> No
 async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(demo: Running) -> None:
     async with entered(demo) as person, at_the_desk(demo) as desk:
         key = next(iter(person.cookies.values()))
-        form = {"form_token": Session(key, desk.now(), desk.now()).form_token}
+        form = {"form_token": Session(key, desk.now()).form_token}
         assert (await person.get("/demo/arrive")).status_code == 405
         assert (await person.post("/demo/arrive")).status_code == 403
         assert (await person.post("/demo/arrive", data=form)).status_code == 303

@@ -5,11 +5,12 @@ import stat
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -29,8 +30,7 @@ from deskhand.config import load
 desk = Desk(load().settings)
 number = 0
 while True:
-    entry = audit.Entry(timestamp=clock.iso(desk.now()), correlation_id=str(number), actor="writer", action_type="test",
-                        target="x" * 500, result="success")
+    entry = audit.Entry.of(desk.now(), "writer", "test", "x" * 500)
     desk.store.write_sync(lambda tx: audit.append(tx, entry))
     number = desk.store.write_sync(audit.head).seq
     print(number, flush=True)
@@ -118,7 +118,7 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
     assert account.deskhand("backup", file).code == 0
     untouched = sorted(path.name for path in account.folder.iterdir())
 
-    broken = {
+    broken: dict[str, Callable[[], bytes]] = {
         "cut off": lambda: file.read_bytes()[:5000],
         "no archive": lambda: b"hello",
         "a changed byte": lambda: file.read_bytes().replace(b"the key of this", b"the key of that"),
@@ -140,7 +140,7 @@ def test_a_backup_that_was_tampered_with_replaces_nothing(account: Account, tmp_
     assert not (account.folder / "evil").exists()
 
 
-def rewritten(file: Path, change) -> bytes:
+def rewritten(file: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]) -> bytes:
     """The archive with its content changed and the manifest's digests made to fit."""
     with tarfile.open(file) as archive:
         content = {member.name: archive.extractfile(member).read() for member in archive.getmembers()}

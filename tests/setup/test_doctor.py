@@ -3,8 +3,10 @@ import socket
 import sqlite3
 import stat
 import subprocess
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,7 +91,9 @@ TROUBLE = {
 
 @requirement("doctor:findings")
 @pytest.mark.parametrize(("name", "make"), [*TROUBLE.items(), ("folders", linked_folder), ("database", no_database)])
-def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(account: Account, name: str, make) -> None:
+def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(
+    account: Account, name: str, make: Callable[[Account], Any]
+) -> None:
     account.set_up()
     make(account)
 

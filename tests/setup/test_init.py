@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from deskhand.config import OPTIONS, load, sentence
 from deskhand.errors import BadConfig
+from deskhand.notes.folders import FOLDERS
 from deskhand.setup import init
 from tests.requirements import requirement
 from tests.setup.account import Account
@@ -38,7 +39,7 @@ def test_every_option_is_in_the_file_with_its_sentence_and_its_default(account: 
 
     # Each line that is now a comment may be put in force as it stands, where it has a default.
     uncommented = "\n".join(
-        line.removeprefix("# ") if line.endswith(("= 10", "= 3600", '= "seed"', "= false")) else line
+        line.removeprefix("# ") if line.endswith(("= 10", "= 3600", '= "any"', "= false")) else line
         for line in text.splitlines()
     )
     (account.home / "config.toml").write_text(uncommented)
@@ -99,10 +100,10 @@ def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(tmp_path:
         before = tomllib.loads(text)
     except tomllib.TOMLDecodeError:
         with pytest.raises(BadConfig):
-            init.planned(home, {"user": "ada"})
+            init.plan_config(home, {"user": "ada"})
         return
     try:
-        plan = init.planned(home, {"user": "ada", "mail": "imap"})
+        plan = init.plan_config(home, {"user": "ada", "mail": "imap"})
     except BadConfig:
         return
 
@@ -188,7 +189,7 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
     assert load().settings.timezone == "Europe/Berlin"
     assert load().settings.user is None
     assert [slip in done.stderr for slip in ("got 'outlook'", "got 'me'", "got 'Berlin'")] == [True] * 3
-    assert sorted(path.name for path in account.vault.iterdir()) == sorted(init.FOLDERS)
+    assert sorted(path.name for path in account.vault.iterdir()) == sorted(FOLDERS)
     assert "next: deskhand doctor\nnext: deskhand up\n" in done.stdout
 
 

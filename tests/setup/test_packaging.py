@@ -5,6 +5,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ TOOL = ROOT / ".judges" / "node_modules" / "@anthropic-ai" / "mcpb" / "dist" / "
 VARIABLES = {option.variable for option in OPTIONS.values()}
 
 
-def said(*place: str) -> dict:
+def said(*place: str) -> dict[str, Any]:
     return json.loads(PACKAGING.joinpath(*place).read_text())
 
 
@@ -36,7 +37,7 @@ def test_the_bundle_is_packed_by_its_own_tool_and_its_sources_run(tmp_path: Path
     assert validated.returncode == 0, validated.stdout + validated.stderr
     sys.path.insert(0, str(PACKAGING))
     try:
-        from pack import packed
+        from pack import packed  # type: ignore[import-not-found]
     finally:
         sys.path.remove(str(PACKAGING))
 

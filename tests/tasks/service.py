@@ -61,14 +61,14 @@ class Service:
         return httpx2.AsyncClient(base_url=self.rest, headers=headers, timeout=30)
 
 
-async def ok(client: Client, name: str, /, meta: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+async def ok(client: Client, name: str, /, meta: Any = None, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(name, arguments, meta=meta)
     assert not result.is_error, result.content
     assert json.loads(result.content[0].text) == result.structured_content
     return result.structured_content
 
 
-async def refused(client: Client, name: str, /, meta: dict[str, Any] | None = None, **arguments: Any) -> dict[str, Any]:
+async def refused(client: Client, name: str, /, meta: Any = None, **arguments: Any) -> dict[str, Any]:
     result = await client.call_tool(name, arguments, meta=meta)
     assert result.is_error, result.structured_content
     assert result.structured_content is None

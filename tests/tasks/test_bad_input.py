@@ -1,5 +1,7 @@
 """Every field of every tool, with everything that is wrong: named, and never sent to the backend."""
 
+from typing import Any
+
 import pytest
 
 from tests.home import Home
@@ -33,9 +35,9 @@ DATES = [
 ]
 PRIORITIES = ["low", "HIGH", "", "None", 1, True, [], {}, "\ud800"]
 
-TITLE = {"title": "fine"}
-TASK = {"task_id": 1}
-CASES = {
+TITLE: dict[str, Any] = {"title": "fine"}
+TASK: dict[str, Any] = {"task_id": 1}
+CASES: dict[tuple[str, str], tuple[dict[str, Any], list[Any]]] = {
     ("create_task", "title"): ({}, TITLES),
     ("create_task", "description"): (TITLE, [*TEXTS, "x" * 10_001]),
     ("create_task", "priority"): (TITLE, [*PRIORITIES, None]),

@@ -1,5 +1,7 @@
 """The client of the backend: what it tries again, what it makes of failures."""
 
+from typing import Any
+
 import pytest
 
 from tests.home import Home
@@ -19,7 +21,7 @@ class Flaky(Recorder):
         super().__init__(status, {"detail": "not now"})
         self.failures = failures
 
-    async def __call__(self, scope, receive, send) -> None:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if len(self.requests) >= self.failures:
             self.status, self.answer = 200, EMPTY
         await super().__call__(scope, receive, send)

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
@@ -119,7 +120,7 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
             base_url=rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}
         ) as http:
             titles: list[str] = []
-            cursor: dict[str, str] = {}
+            cursor: dict[str, Any] = {}
             while True:
                 page = (await http.get("/tasks", params={"limit": 200} | cursor, timeout=30)).json()
                 titles += [task["title"] for task in page["tasks"]]

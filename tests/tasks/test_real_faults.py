@@ -16,7 +16,7 @@ from mcp import Client
 
 from deskhand.config import load
 from deskhand.store import Row, Transaction, open_store
-from deskhand.tasks import store
+from deskhand.tasks import rows
 from deskhand.tasks.models import TaskFilter
 from tests.home import Home
 from tests.requirements import requirement
@@ -84,7 +84,7 @@ async def test_2_one_create_call_against_a_slow_backend_makes_exactly_one_task(
     [("update_task", {"title": "new"}), ("delete_task", {}), ("mark_task_completed", {})],
 )
 async def test_2_a_write_without_a_key_is_sent_once_and_its_outcome_is_called_unknown(
-    service: Service, tasks: Client, user: str, home: Home, tool: str, arguments: dict[str, str]
+    service: Service, tasks: Client, user: str, home: Home, tool: str, arguments: dict[str, Any]
 ) -> None:
     made = await ok(tasks, "create_task", title="old")
     pauses = Pauses()
@@ -207,9 +207,9 @@ async def test_9_hostile_values_are_refused_and_never_a_500(service: Service, re
         "cursor": await rest.get("/tasks", params={"cursor": "WyItY3JlYXRlZF9hdCIsICJcdWQ4MDAiLCAxXQ=="}),
     }
     async with httpx2.AsyncClient(base_url=service.rest) as http:
-        odd = {"Authorization": b"Bearer \xc3\xa4\xff"}
+        odd = {b"Authorization": b"Bearer \xc3\xa4\xff"}
         answers["non-ASCII token"] = await http.get("/tasks", headers=odd)
-        answers["non-ASCII token with user"] = await http.get("/tasks", headers=odd | {"X-User-ID": b"ann"})
+        answers["non-ASCII token with user"] = await http.get("/tasks", headers=odd | {b"X-User-ID": b"ann"})
 
     found = {name: answer.status_code for name, answer in answers.items()}
     assert found == {
@@ -274,7 +274,8 @@ async def test_10_long_tasks_make_short_pages(tasks: Client) -> None:
     for number in range(6):
         await ok(tasks, "create_task", title=f"long {number}", description="y" * 3000)
 
-    seen, cursor = [], None
+    seen: list[Any] = []
+    cursor = None
     while len(seen) < 6:
         result = await tasks.call_tool("list_tasks", {"cursor": cursor} if cursor else {})
         assert len(result.content[0].text) < 8000
@@ -342,11 +343,11 @@ async def test_13_pages_neither_repeat_nor_skip_while_tasks_come_and_go(rest: ht
         task = {"title": f"{number}", "priority": ["Low", "High"][number % 2]}
         task |= {"due_date": "2026-12-20T10:00:00Z"} if number % 3 else {}
         made.append((await rest.post("/tasks", json=task)).json()["id"])
-    seen, cursor = [], None
+    seen: list[int] = []
+    cursor = None
     for _ in range(10):
-        page = (
-            await rest.get("/tasks", params={"limit": 7, "sort": sort} | ({"cursor": cursor} if cursor else {}))
-        ).json()
+        further: dict[str, str] = {"cursor": cursor} if cursor else {}
+        page = (await rest.get("/tasks", params={"limit": "7", "sort": sort} | further)).json()
         seen += [task["id"] for task in page["tasks"]]
         await rest.delete(f"/tasks/{seen[0]}")
         if (cursor := page["next_cursor"]) is None:
@@ -370,7 +371,7 @@ async def test_13_a_page_and_its_total_are_read_from_indexes(
             tx.execute("SET LOCAL enable_seqscan = off")
             tx.execute("SET LOCAL enable_sort = off")
         explained = Explained(tx)
-        assert store.page(explained, user, wanted)["total"] == (0 if wanted.completed is False else 500)
+        assert rows.page(explained, user, wanted)["total"] == (0 if wanted.completed is False else 500)
         return "\n".join(explained.plans)
 
     opened = open_store(service.database)

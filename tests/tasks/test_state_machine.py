@@ -61,7 +61,9 @@ class Doors:
                 assert json.loads(result.content[0].text)["error_type"] == "not_found_error", result
                 return "not found"
             return None if name == "delete" else result.structured_content
-        body = {"json": {"completed": True} if name == "complete" else fields} if name != "delete" else {}
+        body: dict[str, Any] = (
+            {"json": {"completed": True} if name == "complete" else fields} if name != "delete" else {}
+        )
         answer = self.rest.request(method, path.format(task_id), **body)
         if answer.status_code == 404:
             return "not found"

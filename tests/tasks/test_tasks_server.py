@@ -20,7 +20,7 @@ pytestmark = pytest.mark.anyio
 MOMENT = IsStr(regex=r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
-@requirement("tasks:seed")
+@requirement("tasks:contract")
 @pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
 async def test_a_task_goes_its_way_from_created_to_deleted(service: Service, user: str, era: str) -> None:
     async with service.client(user, era=era) as client:
@@ -51,7 +51,7 @@ async def test_a_task_goes_its_way_from_created_to_deleted(service: Service, use
         assert await ok(client, "list_tasks") == {"tasks": [], "total": 0, "next_cursor": None}
 
 
-@requirement("tasks:seed")
+@requirement("tasks:contract")
 async def test_the_five_tools_have_the_seeds_parameters_and_are_small(tasks: Client) -> None:
     listed = {tool.name: tool for tool in (await tasks.list_tools()).tools}
 
@@ -77,7 +77,12 @@ async def test_another_users_task_is_not_there(service: Service, tasks: Client) 
 
     async with service.client(service.new_user()) as other:
         assert (await ok(other, "list_tasks"))["total"] == 0
-        for tool, more in (("update_task", {"title": "theirs"}), ("mark_task_completed", {}), ("delete_task", {})):
+        calls: dict[str, dict[str, Any]] = {
+            "update_task": {"title": "theirs"},
+            "mark_task_completed": {},
+            "delete_task": {},
+        }
+        for tool, more in calls.items():
             assert (await refused(other, tool, task_id=made["id"], **more))["error_type"] == "not_found_error"
     assert (await ok(tasks, "list_tasks"))["tasks"] == [made]
 
@@ -137,7 +142,7 @@ async def test_a_refused_creation_looks_as_the_seed_draws_it(tasks: Client) -> N
     }
 
 
-@requirement("tasks:seed")
+@requirement("tasks:contract")
 async def test_the_backend_hears_the_service_token_and_the_user_on_each_call(home: Home) -> None:
     """FR-003, FR-004, FR-011: what a backend sees of us, in a backend that writes it down."""
     from tests.tasks.doubles import Recorder, backend_at
@@ -176,7 +181,7 @@ async def test_each_backend_call_is_one_line_with_the_seeds_fields_and_no_secret
 
 @requirement("tasks:null-clears")
 async def test_null_clears_what_is_absent_stays_and_a_title_cannot_be_cleared(tasks: Client) -> None:
-    given = {"title": "t", "description": "d", "due_date": "2026-12-20T10:00:00Z", "priority": "High"}
+    given: dict[str, Any] = {"title": "t", "description": "d", "due_date": "2026-12-20T10:00:00Z", "priority": "High"}
     made = await ok(tasks, "create_task", **given)
 
     cleared = await ok(tasks, "update_task", task_id=made["id"], description=None)

@@ -79,7 +79,8 @@ async def judged(page: "Page") -> list[str]:
     for width, height in SIZES:
         await page.set_viewport_size({"width": width, "height": height})
         # Of all rules this one alone looks at colours.
-        for scheme, rules in (("light", {}), ("dark", {"runOnly": ["color-contrast"]})):
+        schemes: dict[Literal["light", "dark"], dict[str, Any]] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}
+        for scheme, rules in schemes.items():
             await page.emulate_media(color_scheme=scheme)
             where = f"{urlsplit(page.url).path} at {width}, {scheme}"
             found += [f"{where}: {each}" for each in await violations(page, **rules)]

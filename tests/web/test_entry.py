@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import psycopg
@@ -22,7 +23,7 @@ from deskhand.config import load
 from deskhand.errors import RateLimited
 from deskhand.store import Transaction
 from deskhand.web import passwords, sessions
-from deskhand.web.entry import DOOR_BYTES, FORM_BYTES
+from deskhand.web.entry import FORM_BYTES, SIGN_IN_BYTES
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
 from tests.home import Home
@@ -130,7 +131,7 @@ async def test_wrong_links_do_not_fill_the_record(desk: Desk, address: str) -> N
 async def test_a_form_of_no_session_or_a_foreign_page_has_no_effect(desk: Desk, address: str) -> None:
     async with signed_in(desk, address) as person, signed_in(desk, address) as other:
         token, foreign = await form_token(person, desk), await form_token(other, desk)
-        port = httpx2.URL(address).port
+        port = httpx2.URL(address).port or 80
 
         async def leave(given: str = token, **headers: str) -> int:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -179,7 +180,7 @@ async def test_a_form_that_is_too_large_is_refused(desk: Desk, address: str) -> 
     async with signed_in(desk, address) as person:
         token = await form_token(person, desk)
         fields = "&".join(f"f{number}=1" for number in range(600))
-        parts = {"form_token": (None, token), "file": ("a.txt", b"a file")}
+        parts: dict[str, Any] = {"form_token": (None, token), "file": ("a.txt", b"a file")}
         huge = await person.http.post("/leave", content=f"form_token={token}&a={'x' * FORM_BYTES}", headers=form)
         many = await person.http.post("/leave", content=f"form_token={token}&{fields}", headers=form)
         file = await person.http.post("/leave", files=parts)
@@ -188,7 +189,7 @@ async def test_a_form_that_is_too_large_is_refused(desk: Desk, address: str) -> 
         assert [each.status_code for each in (huge, many, file, streamed, torn)] == [413, 400, 400, 413, 400]
         assert await is_in(person.http)
     async with httpx2.AsyncClient(base_url=address) as stranger:
-        assert (await stranger.post("/enter", data={"password": "x" * DOOR_BYTES})).status_code == 413
+        assert (await stranger.post("/enter", data={"password": "x" * SIGN_IN_BYTES})).status_code == 413
 
 
 @requirement("entry:sessions")
@@ -304,7 +305,7 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
                 pass
             return next_one
 
-        desk.store.write_sync(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+        desk.store.write_sync(lambda tx: passwords.keep(tx, passwords.hash_password(PASSWORD)))
         assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (passwords.TRIES - 1)
         assert desk.store.write_sync(last_but_not_yet_committed).result() is False
     desk.close()
@@ -312,14 +313,14 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
 
 @requirement("entry:password")
 async def test_a_new_password_ends_what_the_old_one_opened(desk: Desk, address: str) -> None:
-    await desk.store.write(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+    await desk.store.write(lambda tx: passwords.keep(tx, passwords.hash_password(PASSWORD)))
     kept = await desk.store.read(lambda tx: tx.one("SELECT hash FROM page_password"))
     assert kept is not None
     assert PASSWORD not in kept[0]
     async with httpx2.AsyncClient(base_url=address) as http:
         await http.post("/enter", data={"password": PASSWORD})
         assert await is_in(http)
-        await desk.store.write(lambda tx: passwords.keep(tx, passwords.hashed("another password")))
+        await desk.store.write(lambda tx: passwords.keep(tx, passwords.hash_password("another password")))
         assert not await is_in(http)
         assert (await http.post("/enter", data={"password": PASSWORD})).status_code == 401
 
@@ -389,7 +390,7 @@ async def test_the_page_answers_to_its_own_names_alone(address: str) -> None:
 async def test_a_browser_without_javascript_can_send_our_own_form(desk: Desk, address: str) -> None:
     from playwright.async_api import async_playwright
 
-    await desk.store.write(lambda tx: passwords.keep(tx, passwords.hashed(PASSWORD)))
+    await desk.store.write(lambda tx: passwords.keep(tx, passwords.hash_password(PASSWORD)))
     arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)

@@ -7,14 +7,16 @@ from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from time import process_time
+from typing import Literal
 from urllib.parse import quote
 
 import httpx2
 import pytest
 
 from deskhand import audit, tokens
-from deskhand.agents.mail import Message
+from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
+from deskhand.audit import search
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
@@ -139,9 +141,9 @@ def fill_agents(desk: Desk) -> None:
     room = desk.room(None)
     room.register("scout", "2026-11-15T09:00:00Z")
     room.set_status("scout", "work", "2026-11-15T09:00:00Z")
-    room.put(Message("m1", "scout", "builder", f"{HOSTILE} approve everything", "2026-11-15T09:01:00Z"))
-    room.put(Message("m2", "builder", "scout", "No.", "2026-11-15T09:02:00Z"))
-    room.put(Message("m3", "builder", "person", "Which colour?", "2026-11-15T09:03:00Z"))
+    room.append(AgentMessage("m1", "scout", "builder", f"{HOSTILE} approve everything", "2026-11-15T09:01:00Z"))
+    room.append(AgentMessage("m2", "builder", "scout", "No.", "2026-11-15T09:02:00Z"))
+    room.append(AgentMessage("m3", "builder", "person", "Which colour?", "2026-11-15T09:03:00Z"))
 
 
 async def fill_record(desk: Desk) -> None:
@@ -288,7 +290,7 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
     assert added.headers["location"] == "/tasks?done=added"
     assert (task["due_date"][:16], task["labels"]) == ("2030-05-01T07:00", ["roses", "tools"])
     assert changed.headers["location"] == f"/tasks/{key}?done=changed"
-    assert again.status_code == 403
+    assert again.status_code == 412
     assert leads(await person.reads("/tasks?label=roses")) == ["Prune roses"]
     for to, where in (("complete", "done"), ("reopen", "open")):
         assert (await person.sends(f"/tasks/{key}/move", {"to": to}, "/tasks")).status_code == 303
@@ -328,7 +330,7 @@ async def test_what_is_not_touched_in_a_task_stays_and_bad_input_keeps_the_words
 async def test_agents_are_seen_their_threads_followed_and_the_person_answers_as_the_person(world: World) -> None:
     person = world.person
     before = await person.reads("/agents")
-    unknown_yet = "person" in world.desk.room(None).registered()
+    unknown_yet = "person" in world.desk.room(None).registrations()
     thread = await person.reads("/agents/thread?one=scout&other=builder")
     sent = await person.sends("/agents/send", {"to": "builder", "text": "Blue,\r\nplease."}, "/agents")
     nobody = await person.sends("/agents/send", {"to": "stranger", "text": "Hello"}, "/agents")
@@ -388,7 +390,7 @@ async def test_a_time_at_the_end_of_the_calendar_or_no_time_at_all_closes_no_pag
     task = await desk.tasks.call("ann", "POST", "/tasks", body=late)
     times = ("9999-12-31T23:59:59Z", "0002-01-01T00:00:00+23:00", "2026-13-01T00:00:00Z", "0000-01-01T00:00:00Z")
     for number, time in enumerate(times):
-        room.put(Message(f"t{number}", "far", "wide", f"at {time}", time))
+        room.append(AgentMessage(f"t{number}", "far", "wide", f"at {time}", time))
     room.set_last_read("far", 9 * 10**15, "2026-11-15T09:00:00Z")
 
     pages = [await world.person.reads(path) for path in ("/tasks", f"/tasks/{task['id']}", "/agents")]
@@ -428,7 +430,7 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
     assert len(leads(text)) == 1
     assert odd.status_code == 200
     assert_harmless(newest)
-    days = await world.desk.store.read(lambda tx: audit.by_day(tx, "2000-01-01"))
+    days = await world.desk.store.read(lambda tx: search.by_day(tx, "2000-01-01"))
     for _, result, entries in days:
         assert f"{entries} {result}</title>" in newest.text
     assert "10 of 10 mails may still leave" in newest.text
@@ -503,7 +505,7 @@ async def test_the_doctors_findings_come_with_their_fixes_and_sessions_and_token
     assert sorted(after_one) == [200, 200, 303]
     assert after_all == [200, 303, 303]
     assert (revoked.status_code, twice.status_code, nameless.status_code) == (303, 404, 422)
-    assert await desk.store.read(tokens.kept) == []
+    assert await desk.store.read(tokens.list_tokens) == []
     done = await desk.store.read(lambda tx: audit.entries(tx, limit=3))
     assert [entry.action_type for _, entry in done] == ["revoke_token", "end_session", "end_session"]
 
@@ -547,7 +549,8 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(world: World) -> N
     ]
     found: list[str] = []
     async with chromium() as browser:
-        for size, scheme in ((WIDE, "light"), (PHONE, "dark")):
+        looks: list[tuple[tuple[int, int], Literal["light", "dark"]]] = [(WIDE, "light"), (PHONE, "dark")]
+        for size, scheme in looks:
             async with quiet_page(browser, world.address, size=size, scheme=scheme) as page:
                 await sign_in(page, world.desk)
                 for path in paths:

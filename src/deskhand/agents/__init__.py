@@ -1,1 +1,1 @@
-"""Messages between agents: seed 004. This file stays empty of imports, because a hook passes through it."""
+"""Messages between agents, in the form of the program AgentMail. It imports nothing: a hook passes through it."""

@@ -1,9 +1,13 @@
-"""The mailboxes as files, shared with the existing program while both run.
+"""The mailboxes as files, shared with the program AgentMail (written in Go) while both run.
 
-Four rules make them safe. A message is appended and synced under the file's lock before anybody says so. Marking
-it read sets five bytes in place (`false` to `true `): a kill finds the old or the new file, and history costs
-nothing. No message ever moves, so a lock is never waited for on a file that has gone; after each lock the path is
-compared all the same, because the existing program unlinks. What a crash left of a line is kept in `damaged/`.
+Four rules make them safe:
+
+- A message is appended and synced under the file's lock before anybody is told that it was sent.
+- Marking it read sets five bytes in place (`false` to `true `): a kill leaves the old or the new file, and a long
+  history costs nothing.
+- No message ever moves, so nobody waits for the lock of a file that is gone. After each lock the path is compared
+  all the same, because AgentMail deletes and replaces files.
+- What a crash left of a line is kept in `damaged/`.
 """
 
 import fcntl
@@ -12,23 +16,25 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deskhand.agents import places
+from deskhand.agents import paths
 from deskhand.agents.lines import (
     FLAG,
-    Line,
+    MailboxLine,
     decode,
     encode,
     encode_message,
-    entry_fields,
-    entry_of,
     message_of,
+    state_fields,
+    state_of,
     unknown_fields,
 )
-from deskhand.agents.mail import NEVER, Entry, Message, NotMarked, Status, instant
+from deskhand.agents.mail import NEVER, AgentMessage, AgentState, NotMarked, Status, instant
 from deskhand.errors import NotFound
-from deskhand.inotify import Bell
+
+if TYPE_CHECKING:
+    from deskhand.folder_bell import FolderBell
 
 _CHUNK = 1 << 20
 _sync = getattr(os, "fdatasync", os.fsync)
@@ -39,26 +45,26 @@ class FilesRoom:
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._store = os.path.join(root, places.STORE)
+        self._store = os.path.join(root, paths.STORE)
         self._boxes = os.path.join(self._store, "mailboxes")
         self._states = os.path.join(self._store, "recipients.jsonl")
 
-    def put(self, message: Message) -> None:
-        with self._locked(places.mailbox(self._root, message.to), create=True) as fd:
+    def append(self, message: AgentMessage) -> None:
+        with self._lock(paths.mailbox(self._root, message.to), create=True) as fd:
             self._heal(fd, message.to)
             if _append(fd, encode_message(message)) == 0:
                 _sync_folder(self._boxes)
 
-    def merge(self, name: str, messages: list[Message]) -> int:
-        with self._locked(places.mailbox(self._root, name), create=True) as fd:
+    def merge(self, name: str, messages: list[AgentMessage]) -> int:
+        with self._lock(paths.mailbox(self._root, name), create=True) as fd:
             there = {message.id for _, message in self._read(fd, name) if message}
             new = [message for message in messages if message.id not in there]
             if new and _append(fd, b"".join(map(encode_message, new))) == 0:
                 _sync_folder(self._boxes)
             return len(new)
 
-    def take(self, name: str) -> Message | None:
-        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+    def take(self, name: str) -> AgentMessage | None:
+        with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             found = self._oldest_unread(fd, name)
             if found is None:
                 return None
@@ -73,36 +79,38 @@ class FilesRoom:
         return None
 
     def has_unread(self, name: str) -> bool:
-        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+        with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             return self._oldest_unread(fd, name) is not None
         return False
 
-    def messages(self, name: str) -> list[Message]:
-        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+    def messages(self, name: str) -> list[AgentMessage]:
+        with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             return [message for _, message in self._read(fd, name) if message]
         return []
 
     def mailboxes(self) -> list[str]:
-        return sorted(places.agent_name(file.removesuffix(".jsonl")) for file in _names(self._boxes, ".jsonl"))
+        return sorted(paths.agent_name(file.removesuffix(".jsonl")) for file in _names(self._boxes, ".jsonl"))
 
-    def bell(self, name: str | None) -> Bell:
+    def bell(self, name: str | None) -> "FolderBell":
+        from deskhand.folder_bell import FolderBell
+
         _make_folder(self._boxes)
         if name is None:
-            return Bell(self._store, self._boxes)
-        return Bell(self._boxes, names=[os.path.basename(places.mailbox(self._root, name))])
+            return FolderBell(self._store, self._boxes)
+        return FolderBell(self._boxes, names=[os.path.basename(paths.mailbox(self._root, name))])
 
     def register(self, name: str, now: str) -> None:
         del now  # the file system keeps the time
-        places.take_seat(self._root, name)
+        paths.take_seat(self._root, name)
 
-    def registered(self) -> dict[str, int]:
+    def registrations(self) -> dict[str, int]:
         folder = os.path.join(self._store, "agents")
         return {
-            places.agent_name(name): os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(_names(folder))
+            paths.agent_name(name): os.stat(os.path.join(folder, name)).st_mtime_ns for name in sorted(_names(folder))
         }
 
-    def entries(self) -> list[Entry]:
-        with suppress(FileNotFoundError), self._locked(self._states) as fd:
+    def states(self) -> list[AgentState]:
+        with suppress(FileNotFoundError), self._lock(self._states) as fd:
             return [slot.entry for slot in self._slots(fd).values()]
         return []
 
@@ -118,19 +126,20 @@ class FilesRoom:
     def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
         self._change(name, now, last_read_at=milliseconds)
 
-    def remove_entries(self, names: list[str]) -> None:
-        with suppress(FileNotFoundError), self._locked(self._states) as fd:
+    def remove_states(self, names: list[str]) -> None:
+        with suppress(FileNotFoundError), self._lock(self._states) as fd:
             for name, slot in self._slots(fd).items():
                 if name in names:
                     _blank(fd, slot.line)
             _trim(fd)
         for name in names:
             with suppress(FileNotFoundError):
-                os.unlink(places.seat(self._root, name))
+                os.unlink(paths.seat(self._root, name))
 
     def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
-        limit, removed = instant(before) or 0, 0
-        with suppress(FileNotFoundError), self._locked(places.mailbox(self._root, name)) as fd:
+        limit = instant(before) or 0
+        removed = 0
+        with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
             for line, message in list(self._read(fd, name)):
                 # Without a time nobody can say that it is old.
                 if message is None or not message.read or (instant(message.created_at) or limit) >= limit:
@@ -143,14 +152,14 @@ class FilesRoom:
         return removed
 
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool:
-        path = places.mailbox(self._root, name)
-        with suppress(FileNotFoundError), self._locked(path) as fd:
+        path = paths.mailbox(self._root, name)
+        with suppress(FileNotFoundError), self._lock(path) as fd:
             if any(not line.is_blank for line in _lines(fd, 0)) or not (dry_run or _opened_by_nobody_else(fd)):
                 return False
             if not dry_run:
                 os.unlink(path)
                 with suppress(FileNotFoundError):
-                    os.unlink(places.cursor(self._root, name))
+                    os.unlink(paths.cursor(self._root, name))
             return True
         return False
 
@@ -158,7 +167,7 @@ class FilesRoom:
         """Nothing is held open between calls."""
 
     @contextmanager
-    def _locked(self, path: str, *, create: bool = False) -> Iterator[int]:
+    def _lock(self, path: str, *, create: bool = False) -> Iterator[int]:
         while True:
             try:
                 fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o600)
@@ -176,16 +185,16 @@ class FilesRoom:
                 os.close(fd)
 
     def _heal(self, fd: int, name: str) -> None:
-        """A kill leaves its trace at the end; it goes at once, since the existing program reads all or nothing."""
+        """Remove what a kill left at the end of the file: AgentMail reads all of a file or nothing."""
         size = os.fstat(fd).st_size
         if size and os.pread(fd, 1, size - 1) != b"\n":
             for _ in self._read(fd, name):
                 pass
 
-    def _oldest_unread(self, fd: int, name: str) -> tuple[Line, Message] | None:
+    def _oldest_unread(self, fd: int, name: str) -> tuple[MailboxLine, AgentMessage] | None:
         self._heal(fd, name)
-        start, end, identifier = places.read_cursor(self._root, name)
-        if not places.cursor_holds(fd, start, end, identifier):
+        start, end, identifier = paths.read_cursor(self._root, name)
+        if not paths.cursor_holds(fd, start, end, identifier):
             end = 0
         last = None
         for line, message in self._read(fd, name, end, history=False):
@@ -198,7 +207,7 @@ class FilesRoom:
 
     def _read(
         self, fd: int, name: str, offset: int = 0, *, history: bool = True
-    ) -> Iterator[tuple[Line, Message | None]]:
+    ) -> Iterator[tuple[MailboxLine, AgentMessage | None]]:
         """Each line with its message, or None for one read long ago unless `history` is wanted."""
         for line in _lines(fd, offset):
             if line.is_blank:
@@ -208,21 +217,21 @@ class FilesRoom:
                 continue
             message = message_of(decode(line.raw) or {})
             if message is None:
-                self._put_aside(fd, line, places.file_name(name))
+                self._put_aside(fd, line, paths.file_name(name))
             else:
-                yield _ended(fd, line), message
+                yield _complete(fd, line), message
 
-    def _put_aside(self, fd: int, line: Line, file: str) -> None:
+    def _put_aside(self, fd: int, line: MailboxLine, file: str) -> None:
         import logging
 
         keep = os.path.join(self._store, "damaged", f"{file}.jsonl")
-        with self._locked(keep, create=True) as kept:
+        with self._lock(keep, create=True) as kept:
             _append(kept, line.raw.rstrip(b"\n") + b"\n")
         _blank(fd, line)
         logging.getLogger("deskhand.agents").warning("a damaged line of %d bytes was moved to %s", len(line.raw), keep)
 
-    def _leave_cursor(self, name: str, line: Line) -> None:
-        path = places.cursor(self._root, name)
+    def _leave_cursor(self, name: str, line: MailboxLine) -> None:
+        path = paths.cursor(self._root, name)
         mark = b"%d %d %s\n" % (line.start, line.end, line.id or b"")
         # Over the mark before it, whose end the reader skips: a truncated file is written out when it is closed.
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
@@ -240,22 +249,22 @@ class FilesRoom:
             if line.is_blank:
                 continue
             fields = decode(line.raw) or {}
-            entry = entry_of(fields)
+            entry = state_of(fields)
             if entry is None:
                 self._put_aside(fd, line, "recipients")
                 continue
             if entry.name in slots:  # a kill came between writing the new line and blanking the old one
                 _blank(fd, slots[entry.name].line)
-            slots[entry.name] = _Slot(entry, fields, _ended(fd, line))
+            slots[entry.name] = _Slot(entry, fields, _complete(fd, line))
         return slots
 
     def _change(self, name: str, now: str, **changes: Any) -> None:
-        with self._locked(self._states, create=True) as fd:
+        with self._lock(self._states, create=True) as fd:
             slot = self._slots(fd).get(name)
             if slot is None:
-                _append(fd, encode(entry_fields(replace(Entry(name, "ready", now), **changes))))
+                _append(fd, encode(state_fields(replace(AgentState(name, "ready", now), **changes))))
                 return
-            new = encode(entry_fields(replace(slot.entry, **changes)) | unknown_fields(slot.fields))
+            new = encode(state_fields(replace(slot.entry, **changes)) | unknown_fields(slot.fields))
             if (room := len(slot.line.raw) - len(new)) >= 0:
                 os.pwrite(fd, new[:-1] + b" " * room + b"\n", slot.line.start)
             else:
@@ -272,16 +281,16 @@ def open_files(root: str | None) -> FilesRoom:
 
 
 class _Slot(NamedTuple):
-    entry: Entry
+    entry: AgentState
     fields: dict[str, Any]
-    line: Line
+    line: MailboxLine
 
 
-def _lines(fd: int, offset: int) -> Iterator[Line]:
+def _lines(fd: int, offset: int) -> Iterator[MailboxLine]:
     with open(fd, "rb", closefd=False) as file:
         file.seek(offset)
         for raw in file:
-            yield Line(offset, raw)
+            yield MailboxLine(offset, raw)
             offset += len(raw)
 
 
@@ -299,7 +308,7 @@ def _append(fd: int, data: bytes) -> int:
     return size
 
 
-def _mark_read(fd: int, line: Line) -> bool:
+def _mark_read(fd: int, line: MailboxLine) -> bool:
     """Mark the message read; whether its line could stay where it was."""
     if line.is_regular:
         flag = next(FLAG.finditer(line.raw))
@@ -319,7 +328,7 @@ def _mark_read(fd: int, line: Line) -> bool:
     return False
 
 
-def _blank(fd: int, line: Line) -> None:
+def _blank(fd: int, line: MailboxLine) -> None:
     """Overwrite with line ends, which every reader of these files skips."""
     for start in range(0, len(line.raw), _CHUNK):
         _write(fd, b"\n" * min(_CHUNK, len(line.raw) - start), line.start + start)
@@ -339,18 +348,19 @@ def _trim(fd: int) -> None:
     _sync(fd)
 
 
-def _ended(fd: int, line: Line) -> Line:
+def _complete(fd: int, line: MailboxLine) -> MailboxLine:
     """The line with the line end that a kill may have cut off."""
     if line.raw.endswith(b"\n"):
         return line
     _write(fd, b"\n", line.end)
-    return Line(line.start, line.raw + b"\n")
+    return MailboxLine(line.start, line.raw + b"\n")
 
 
 def _write(fd: int, data: bytes, position: int) -> None:
     while data:
         written = os.pwrite(fd, data, position)
-        data, position = data[written:], position + written
+        data = data[written:]
+        position += written
 
 
 def _is_at(fd: int, path: str) -> bool:
@@ -363,7 +373,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 
 def _opened_by_nobody_else(fd: int) -> bool:
-    """Whether no other process has the file open: the existing program would append to it after it is gone."""
+    """Whether no other process has the file open: AgentMail would append to it after it is gone."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return True
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # the default signal for a lease that is broken kills

@@ -1,10 +1,10 @@
-"""The lines of the existing program's files, byte for byte, and how to read what a crash left of them."""
+"""The lines of AgentMail's files, byte for byte, and how to read what a crash left of them."""
 
 import json
 import re
 from typing import Any, NamedTuple
 
-from deskhand.agents.mail import NEVER, STATUSES, Entry, Message, Status
+from deskhand.agents.mail import NEVER, STATUSES, AgentMessage, AgentState, Status
 
 FLAG = re.compile(rb'"read_flag"\s*:\s*(true|false)')
 # The five bytes of a flag may lie on two pages; a kill between them leaves one of these.
@@ -14,7 +14,7 @@ _ID = re.compile(rb'"id":"([^"\\]*)"')
 _GO_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
 
-class Line(NamedTuple):
+class MailboxLine(NamedTuple):
     start: int
     raw: bytes
 
@@ -47,7 +47,7 @@ def encode(fields: dict[str, Any]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).translate(_GO_ESCAPES).encode() + b"\n"
 
 
-def encode_message(message: Message) -> bytes:
+def encode_message(message: AgentMessage) -> bytes:
     return encode(
         {
             "id": message.id,
@@ -72,18 +72,18 @@ def decode(raw: bytes) -> dict[str, Any] | None:
     return None
 
 
-def message_of(fields: dict[str, Any]) -> Message | None:
+def message_of(fields: dict[str, Any]) -> AgentMessage | None:
     """The message in the fields of a line; None if they are no message's."""
     texts = [fields.get(key) or "" for key in ("id", "from", "to", "created_at")]
     read = fields.get("read_flag") or False
     if not all(isinstance(text, str) for text in [*texts, fields.get("message")]) or not isinstance(read, bool):
         return None
-    identifier, sender, to, created_at = map(whole, texts)
-    return Message(identifier, sender, to, whole(fields["message"]), created_at or NEVER, read)
+    identifier, sender, to, created_at = map(replace_halves, texts)
+    return AgentMessage(identifier, sender, to, replace_halves(fields["message"]), created_at or NEVER, read)
 
 
-def entry_of(fields: dict[str, Any]) -> Entry | None:
-    """The agent's state in either spelling: the program's, or the one of the text that describes it."""
+def state_of(fields: dict[str, Any]) -> AgentState | None:
+    """The agent's state in either spelling: that of the program AgentMail, or that of its description."""
     name = fields.get("recipient", fields.get("name"))
     if not isinstance(name, str) or not name:
         return None
@@ -91,10 +91,10 @@ def entry_of(fields: dict[str, Any]) -> Entry | None:
     notified = _text(fields.get("notified_at"), default=updated if fields.get("notified") is True else NEVER)
     read_at = fields.get("last_read_at")
     status: Status = next((known for known in STATUSES if known == fields.get("status")), "offline")
-    return Entry(whole(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
+    return AgentState(replace_halves(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
 
 
-def entry_fields(entry: Entry) -> dict[str, Any]:
+def state_fields(entry: AgentState) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "recipient": entry.name,
         "status": entry.status,
@@ -110,8 +110,8 @@ def unknown_fields(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if key not in known}
 
 
-def whole(text: str) -> str:
-    """The text with U+FFFD for each half of a character, as Go reads it."""
+def replace_halves(text: str) -> str:
+    """The text with U+FFFD for each half of a surrogate pair, as Go reads it."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

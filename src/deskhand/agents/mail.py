@@ -5,14 +5,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
+from deskhand.store import Bell
+
 Status = Literal["ready", "work", "offline"]
 STATUSES: tuple[Status, ...] = get_args(Status)
 NEVER = "0001-01-01T00:00:00Z"
-"""Go's zero time: how the existing program writes that there was none."""
+"""Go's zero time: how AgentMail writes "never"."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class AgentMessage:
     id: str
     sender: str
     to: str
@@ -22,7 +24,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class AgentState:
     """What an agent last said of itself."""
 
     name: str
@@ -36,29 +38,24 @@ class NotMarked(OSError):
     """A message was found, but the machine refused to mark it read; it is still unread."""
 
 
-class Bell(Protocol):
-    def wait(self, seconds: float) -> bool:
-        """Whether something may have arrived within so many seconds."""
-
-
 class Mailroom(Protocol):
     """Mailboxes and states of the agents that work together. What a call returned is durable."""
 
     beyond_tmux: bool
     """Whether agents of other sessions and machines meet here, so that each must be listed."""
 
-    def put(self, message: Message) -> None:
+    def append(self, message: AgentMessage) -> None:
         """Append to the mailbox of `message.to`."""
 
-    def merge(self, name: str, messages: list[Message]) -> int:
+    def merge(self, name: str, messages: list[AgentMessage]) -> int:
         """Append those whose ids are not in the mailbox yet; how many that are."""
 
-    def take(self, name: str) -> Message | None:
+    def take(self, name: str) -> AgentMessage | None:
         """The oldest unread message, marked read: given to this caller and to nobody else."""
 
     def has_unread(self, name: str) -> bool: ...
 
-    def messages(self, name: str) -> list[Message]:
+    def messages(self, name: str) -> list[AgentMessage]:
         """The whole mailbox, oldest first."""
 
     def mailboxes(self) -> list[str]: ...
@@ -69,10 +66,10 @@ class Mailroom(Protocol):
     def register(self, name: str, now: str) -> None:
         """Let an agent that is no window of this session be found by the others."""
 
-    def registered(self) -> dict[str, int]:
+    def registrations(self) -> dict[str, int]:
         """Who registered, and when each was last here, in nanoseconds."""
 
-    def entries(self) -> list[Entry]: ...
+    def states(self) -> list[AgentState]: ...
 
     def set_status(self, name: str, status: Status, now: str) -> None: ...
 
@@ -80,7 +77,7 @@ class Mailroom(Protocol):
 
     def set_last_read(self, name: str, milliseconds: int, now: str) -> None: ...
 
-    def remove_entries(self, names: list[str]) -> None: ...
+    def remove_states(self, names: list[str]) -> None: ...
 
     def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
         """Forget what was read and is older; how many messages that is."""

@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from deskhand.agents import places, tmux
-from deskhand.agents.mail import Bell, Mailroom, instant, timestamp
+from deskhand.agents import paths, tmux
+from deskhand.agents.mail import Mailroom, instant, timestamp
 from deskhand.errors import Denied, DeskError
+from deskhand.store import Bell
 
 TEXT = "Check your agentmail"
 AGAIN_SECONDS = 60
@@ -83,24 +84,22 @@ class Mailman:
                 self._tell(name, has_state, [pane for pane in panes if self._belongs(pane, name)])
             old = self._clock() - FORGET_SECONDS * _SECOND
             # Who said that it is offline stays so, however long ago that was.
-            gone = [
-                e.name for e in self._room.entries() if e.status != "offline" and (instant(e.updated_at) or 0) < old
-            ]
+            gone = [e.name for e in self._room.states() if e.status != "offline" and (instant(e.updated_at) or 0) < old]
             if gone:
-                self._room.remove_entries(gone)
-        except (DeskError, OSError, tmux.Failed) as error:
+                self._room.remove_states(gone)
+        except (DeskError, OSError, tmux.TmuxFailed) as error:
             self._say(f"[mailman] this round failed: {error}\n")
 
     def _due(self) -> list[tuple[str, bool]]:
         """Who has mail and was not told within the last minute, and whether it has a state."""
         before = self._clock() - AGAIN_SECONDS * _SECOND
-        states = {entry.name: entry for entry in self._room.entries()}
+        states = {entry.name: entry for entry in self._room.states()}
         told = {name: instant(entry.notified_at) or 0 for name, entry in states.items() if entry.status == "ready"}
         told |= {name: self._told.get(name, 0) for name in self._room.mailboxes() if name not in states}
         return [(name, name in states) for name, at in told.items() if at <= before and self._room.has_unread(name)]
 
     def _belongs(self, pane: dict[str, str], name: str) -> bool:
-        return pane["address"] == name and places.repository(pane["pane_current_path"]) == self._root
+        return pane["address"] == name and paths.repository(pane["pane_current_path"]) == self._root
 
     def _tell(self, name: str, has_state: bool, panes: list[dict[str, str]]) -> None:
         pane = next((pane["pane_id"] for pane in panes if self._may_type(pane)), None)
@@ -117,23 +116,23 @@ class Mailman:
 
     def _may_type(self, pane: dict[str, str]) -> bool:
         known = pane["pane_current_command"] in self._programs
-        return known and "1" not in pane["closed"] and typed(pane["pane_id"]) == ""
+        return known and "1" not in pane["closed"] and read_input_line(pane["pane_id"]) == ""
 
 
 def notify(pane: str) -> bool:
     """Type the text, and Enter only if nothing else came into the line meanwhile."""
     tmux.run("send-keys", "-t", pane, "-l", "--", TEXT)
     threading.Event().wait(ENTER_SECONDS)
-    if typed(pane) != TEXT:
+    if read_input_line(pane) != TEXT:
         return False
     tmux.run("send-keys", "-t", pane, "Enter")
     return True
 
 
-def typed(pane: str) -> str | None:
+def read_input_line(pane: str) -> str | None:
     """What stands in the input line of the program in the pane; None if no input line can be told."""
     visible, row = tmux.run("display-message", "-p", "-t", pane, "#{cursor_flag} #{cursor_y}").split()
-    lines = [_undimmed(line) for line in tmux.run("capture-pane", "-p", "-e", "-t", pane).split("\n")]
+    lines = [_strip_faint(line) for line in tmux.run("capture-pane", "-p", "-e", "-t", pane).split("\n")]
     candidates = [int(row)] if visible == "1" else range(len(lines) - 1, -1, -1)
     for number in candidates:
         found = _PROMPT.match(lines[number]) if number < len(lines) else None
@@ -143,7 +142,7 @@ def typed(pane: str) -> str | None:
     return None
 
 
-def _undimmed(line: str) -> str:
+def _strip_faint(line: str) -> str:
     """The line without faint text, which is a suggestion, and without the cursor some programs draw upon it."""
     kept: list[tuple[str, bool]] = [(line.split("\x1b", 1)[0], False)]
     faint = inverse = False
@@ -158,11 +157,11 @@ def _undimmed(line: str) -> str:
     return "".join(text for text, _ in kept)
 
 
-class Office:
+class PidFile:
     """The one mailman of a repository: holds the lock and the file that tells its process id."""
 
     def __init__(self, root: str) -> None:
-        self._file = Path(root) / places.STORE / "mailman.pid"
+        self._file = Path(root) / paths.STORE / "mailman.pid"
         self.warning: str | None = None
 
     def __enter__(self) -> Self:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 
-from deskhand.agents import places, tmux
-from deskhand.agents.mail import STATUSES, Mailroom, Message, NotMarked, Status, timestamp
+from deskhand.agents import paths, tmux
+from deskhand.agents.mail import STATUSES, AgentMessage, Mailroom, NotMarked, Status, timestamp
 from deskhand.agents.roster import InTmux, Roster
 from deskhand.errors import Denied, InvalidInput, NotFound, Unavailable
 
@@ -24,21 +24,23 @@ class Post:
         self, roster: Roster, folder: str, open_room: Callable[[str | None], Mailroom], clock: Callable[[], int]
     ) -> None:
         self.roster = roster
-        self._root = places.repository(folder)
+        self._root = paths.repository(folder)
         self._open_room = open_room
         self._clock = clock
+        self._is_registered = False
 
     @cached_property
     def mailroom(self) -> Mailroom:
-        """Where the mailboxes are, for whoever only looks."""
+        """The mailboxes, for somebody who only looks."""
         return self._open_room(self._root)
 
-    @cached_property
-    def room(self) -> Mailroom:
-        """Where this agent's mailbox is. Entering makes it known to those to whom tmux does not show it."""
+    def enter(self) -> Mailroom:
+        """The mailboxes, for somebody who takes part; the first call registers an agent that tmux does not show."""
         room = self.mailroom
-        if room.beyond_tmux or not isinstance(self.roster, InTmux):
+        unseen = room.beyond_tmux or not isinstance(self.roster, InTmux)
+        if unseen and not self._is_registered:
             room.register(self.me(), self._now())
+            self._is_registered = True
         return room
 
     def me(self) -> str:
@@ -55,7 +57,7 @@ class Post:
         if recipient == me:
             raise Denied("cannot send message to self", reason="self")
         with _saying("failed to check recipient"):
-            if recipient in self._ignored() or (recipient not in known and recipient not in self._others()):
+            if recipient in self._read_ignore_list() or (recipient not in known and recipient not in self._others()):
                 raise NotFound(
                     "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
                 )
@@ -63,23 +65,23 @@ class Post:
             identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
         room = self._room_of(recipient)
         with _saying("failed to write message"):
-            room.put(Message(identifier, me, recipient, text, self._now()))
+            room.append(AgentMessage(identifier, me, recipient, text, self._now()))
         return identifier
 
-    def receive(self) -> Message | None:
+    def receive(self) -> AgentMessage | None:
         """The oldest unread message, given to nobody else; None if there is none."""
         me = self.me()
-        room = self.room
+        room = self.enter()
         with _saying("failed to read messages"):
             message = room.take(me)
             if message is not None:
                 room.set_last_read(me, self._clock() // 1_000_000, self._now())
             return message
 
-    def wait(self, seconds: float) -> Message | None:
+    def wait(self, seconds: float) -> AgentMessage | None:
         """Like `receive`, but stay for so long if there is nothing yet."""
         until = time.monotonic() + seconds
-        with self.room.bell(self.me()) as bell:
+        with self.enter().bell(self.me()) as bell:
             while (message := self.receive()) is None and (left := until - time.monotonic()) > 0:
                 bell.wait(left)
         return message
@@ -89,7 +91,7 @@ class Post:
         if not known:
             raise InvalidInput(f"Invalid status: {status}. Valid: {', '.join(STATUSES)}")
         me = self.me()
-        room = self.room
+        room = self.enter()
         with _saying("failed to update status"):
             room.set_status(me, known[0], self._now())
 
@@ -97,7 +99,7 @@ class Post:
         """Everybody who can be written to, and this agent itself, which is marked."""
         me = self.me()
         with _saying("failed to list windows"):
-            ignored = self._ignored()
+            ignored = self._read_ignore_list()
             names = dict.fromkeys([*(window.address for window in self.roster.windows()), *self._others(), me])
             return [(name, name == me) for name in names if name == me or name not in ignored]
 
@@ -108,26 +110,33 @@ class Post:
     def _others(self) -> list[str]:
         windows = [window.address for window in self.roster.windows()]
         try:
-            room = self.room
+            room = self.enter()
         except NotFound:  # no repository: said when something is to be written there
             if not windows:
                 raise
             return windows
-        # An agent outside tmux sees no windows, only who has ever said something of itself.
-        stated = [] if isinstance(self.roster, InTmux) else [entry.name for entry in room.entries()]
-        return [*windows, *room.registered(), *stated]
+        names = [*windows, *room.registrations()]
+        if not isinstance(self.roster, InTmux):
+            # An agent outside tmux sees no windows, only who has ever set a status.
+            names += [state.name for state in room.states()]
+        return names
 
     def _room_of(self, recipient: str) -> Mailroom:
         """The recipient reads where it works: in another repository, if all its panes are there."""
-        room = self.room
-        window = next((window for window in self.roster.windows() if window.address == recipient), None)
-        roots = [places.repository(folder) for _, folder in window.panes if folder] if window else []
+        room = self.enter()
+        roots = [
+            paths.repository(folder)
+            for window in self.roster.windows()
+            if window.address == recipient
+            for _, folder in window.panes
+            if folder
+        ]
         elsewhere = [root for root in roots if root and root != self._root]
         if elsewhere and len(elsewhere) == len(roots):
             return self._open_room(elsewhere[0])
         return room
 
-    def _ignored(self) -> set[str]:
+    def _read_ignore_list(self) -> set[str]:
         if self._root is None:
             return set()
         try:
@@ -142,12 +151,12 @@ class Post:
 
 @contextmanager
 def _saying(what: str) -> Iterator[None]:
-    """The words in which the seed reports a failure of the machine, of tmux or of the database."""
+    """Report a failure of the machine, of tmux or of the database in the words that clients know."""
     try:
         yield
     except tmux.NoWindow as error:
         raise Unavailable(str(error), hint="give the tmux window a name") from error
-    except tmux.Failed as error:
+    except tmux.TmuxFailed as error:
         raise Unavailable(f"{what}: {error}") from error
     except NotMarked as error:
         raise Unavailable(f"failed to mark message as read: {error.strerror}", reason=error.errno) from error

@@ -1,4 +1,4 @@
-"""Who this agent is, and who else is there. Imports next to nothing; what fails, fails with tmux.Failed."""
+"""Who this agent is, and who else is there. What fails, fails with TmuxFailed. Imports next to nothing, for a hook."""
 
 from deskhand.agents import tmux
 
@@ -14,14 +14,15 @@ class InTmux:
     def windows(self) -> list[tmux.Window]:
         """The session's windows, asked for once; `forget` when tmux says that they changed."""
         if not self.pane:
-            raise tmux.Failed("TMUX_PANE environment variable not set")
+            raise tmux.TmuxFailed("TMUX_PANE environment variable not set")
         if not tmux.is_pane(self.pane):
-            raise tmux.Failed("TMUX_PANE contains invalid format")
-        found, changes = self._windows, self._changes
-        if found is None:
-            found = tmux.windows(self.pane)
-            if changes == self._changes:  # else it may have been old when it came
-                self._windows = found
+            raise tmux.TmuxFailed("TMUX_PANE contains invalid format")
+        if self._windows is not None:
+            return self._windows
+        changes = self._changes
+        found = tmux.windows(self.pane)
+        if changes == self._changes:  # otherwise the list may be old already
+            self._windows = found
         return found
 
     def forget(self) -> None:
@@ -31,7 +32,7 @@ class InTmux:
     def me(self) -> str:
         own = tmux.own(self.windows(), self.pane)
         if own is None:
-            # A name of blanks alone is no name; the existing program shows what is left of it.
+            # A name of blanks alone is no name; AgentMail shows what is left of it.
             raise tmux.NoWindow("current window '' not found in tmux session")
         return own.address
 
@@ -75,8 +76,10 @@ class Beside(Named):
 Roster = InTmux | Named
 
 
-def seated(tmux_variable: str | None, pane: str | None, name: str | None) -> Roster | None:
-    """tmux's word counts before the name that was given; None is nobody, and the person's name is no agent's."""
+def identify(tmux_variable: str | None, pane: str | None, name: str | None) -> Roster | None:
+    """Who runs this: inside tmux the window tells, else the name that was given. None where neither names an agent."""
     if tmux_variable:
         return InTmux(pane)
-    return Named(name) if name and name != tmux.PERSON else None
+    if not name or name == tmux.PERSON:
+        return None
+    return Named(name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from deskhand.agents.mail import NEVER, Entry, Message, Status, instant
+from deskhand.agents.mail import NEVER, AgentMessage, AgentState, Status, instant
 from deskhand.errors import Unavailable
 from deskhand.store import Bell, Row, Store, Transaction
 
@@ -21,17 +21,17 @@ class SqlRoom:
         self._store = store
         self._room = room
 
-    def put(self, message: Message) -> None:
+    def append(self, message: AgentMessage) -> None:
         if not self._store.write_sync(lambda tx: self._insert(tx, message)):
             raise Unavailable(f"the message id {message.id} is taken", hint="send it again")
 
-    def merge(self, name: str, messages: list[Message]) -> int:
+    def merge(self, name: str, messages: list[AgentMessage]) -> int:
         return self._store.write_sync(
             lambda tx: sum(self._insert(tx, replace(message, to=name)) for message in messages)
         )
 
-    def take(self, name: str) -> Message | None:
-        def oldest(tx: Transaction) -> Message | None:
+    def take(self, name: str) -> AgentMessage | None:
+        def oldest(tx: Transaction) -> AgentMessage | None:
             # Two receivers must not wait for each other, nor get the same message.
             skip = "FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
             rows = tx.all(
@@ -47,7 +47,7 @@ class SqlRoom:
         sql = "SELECT 1 FROM agent_message WHERE room = ? AND box = ? AND is_read = 0 LIMIT 1"
         return bool(self._rows(sql, self._room, name))
 
-    def messages(self, name: str) -> list[Message]:
+    def messages(self, name: str) -> list[AgentMessage]:
         sql = f"SELECT {_COLUMNS} FROM agent_message WHERE room = ? AND box = ? ORDER BY seq"
         return [_message(row) for row in self._rows(sql, self._room, name)]
 
@@ -65,13 +65,13 @@ class SqlRoom:
         )
         self._store.write_sync(lambda tx: tx.execute(sql, self._room, name, instant(now) or 0))
 
-    def registered(self) -> dict[str, int]:
+    def registrations(self) -> dict[str, int]:
         return dict(self._rows("SELECT name, seen_ns FROM agent_seat WHERE room = ? ORDER BY name", self._room))
 
-    def entries(self) -> list[Entry]:
+    def states(self) -> list[AgentState]:
         columns = "name, status, updated_at, notified_at, last_read_at"
         rows = self._rows(f"SELECT {columns} FROM agent_state WHERE room = ? ORDER BY name", self._room)
-        return [Entry(*row) for row in rows]
+        return [AgentState(*row) for row in rows]
 
     def set_status(self, name: str, status: Status, now: str) -> None:
         if status == "ready":
@@ -85,7 +85,7 @@ class SqlRoom:
     def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
         self._change(name, now, last_read_at=milliseconds)
 
-    def remove_entries(self, names: list[str]) -> None:
+    def remove_states(self, names: list[str]) -> None:
         def remove(tx: Transaction) -> None:
             for table in ("agent_state", "agent_seat"):
                 tx.many(f"DELETE FROM {table} WHERE room = ? AND name = ?", [(self._room, name) for name in names])
@@ -106,7 +106,7 @@ class SqlRoom:
     def close(self) -> None:
         """The database belongs to the desk."""
 
-    def _insert(self, tx: Transaction, message: Message) -> int:
+    def _insert(self, tx: Transaction, message: AgentMessage) -> int:
         # As JSON, because PostgreSQL's texts cannot hold the character NUL.
         values = (self._room, message.to, message.id, message.sender, json.dumps(message.text), message.created_at)
         added = tx.execute(
@@ -134,6 +134,6 @@ class SqlRoom:
         return sha256(f"{self._room}\n{name}".encode()).hexdigest()[:32]
 
 
-def _message(row: Row) -> Message:
+def _message(row: Row) -> AgentMessage:
     identifier, sender, to, text, created_at, is_read = row
-    return Message(identifier, sender, to, json.loads(text), created_at, bool(is_read))
+    return AgentMessage(identifier, sender, to, json.loads(text), created_at, bool(is_read))

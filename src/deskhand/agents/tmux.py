@@ -1,7 +1,7 @@
-"""What tmux knows: which window this is, who sits in the others, and when that changes.
+"""What tmux knows: which window this is, and which agents are in the others.
 
 Panes are addressed by their ids, never by a window's name, which tmux would match by its beginning or as a number.
-Imports next to nothing, for the same reason as places.py: subprocess alone would double the time of a hook.
+Imports next to nothing, for the same reason as paths.py: subprocess alone would double the time of a hook.
 """
 
 import os
@@ -14,11 +14,11 @@ PERSON = "person"
 _FORMAT = "#{pane_id} #{window_id} #{n:window_name} #{window_name} #{pane_current_path}"
 
 
-class Failed(Exception):
+class TmuxFailed(Exception):
     """tmux could not answer; what it said."""
 
 
-class NoWindow(Failed):
+class NoWindow(TmuxFailed):
     """The pane is there, but its window has no name by which anybody could write to it."""
 
 
@@ -42,7 +42,7 @@ def run(*arguments: str) -> str:
     try:
         child = os.posix_spawnp("tmux", ["tmux", *arguments], environment.variables(), file_actions=actions)
     except FileNotFoundError as error:
-        raise Failed("tmux is not installed") from error
+        raise TmuxFailed("tmux is not installed") from error
     finally:
         os.close(output[1])
         os.close(errors[1])
@@ -50,7 +50,8 @@ def run(*arguments: str) -> str:
         text, complaint = said.read(), complained.read()
     _, status = os.waitpid(child, 0)
     if status:
-        raise Failed(complaint.decode("utf-8", "replace").strip() or f"exit status {os.waitstatus_to_exitcode(status)}")
+        reason = complaint.decode("utf-8", "replace").strip()
+        raise TmuxFailed(reason or f"exit status {os.waitstatus_to_exitcode(status)}")
     return text.decode("utf-8", "replace")
 
 
@@ -77,8 +78,9 @@ def distinct(names: dict[int, str]) -> dict[int, str]:
     for number in sorted(names):
         name = address = names[number]
         count = 2
-        while address in taken if name in first else False:
-            address, count = f"{name}~{count}", count + 1
+        while name in first and address in taken:
+            address = f"{name}~{count}"
+            count += 1
         first.add(name)
         taken.add(address)
         addresses[number] = address

@@ -25,7 +25,7 @@ from deskhand.cli import (
     tasks,
     tokens,
 )
-from deskhand.cli.parts import plain
+from deskhand.cli.command import plain
 from deskhand.errors import DeskError, Unavailable, describe, mcp_error
 
 EXIT_CODES = """\
@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return int(options.run(options) or 0)
     except DeskError as error:
-        return _refused(error, options)
+        return _report(error, options)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -51,14 +51,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        why = f"the machine refused: {place}{error.strerror or error}"
-        return _refused(Unavailable(why, hint="is there such a folder, may you write there, is there room?"), options)
+        why = f"the machine refused: {error.strerror or error}"
+        if error.filename:
+            why = f"the machine refused: {error.filename}: {error.strerror or error}"
+        hint = "is there such a folder, may you write there, is there room?"
+        return _report(Unavailable(why, hint=hint), options)
 
 
-def _refused(error: DeskError, options: argparse.Namespace) -> int:
-    said = json.dumps(mcp_error(error)) if getattr(options, "json", False) else plain(describe(error))
-    print(said, file=sys.stderr)
+def _report(error: DeskError, options: argparse.Namespace) -> int:
+    text = plain(describe(error))
+    if getattr(options, "json", False):
+        text = json.dumps(mcp_error(error))
+    print(text, file=sys.stderr)
     return error.exit_code
 
 

@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from deskhand import agentmail
-from deskhand.cli.parts import command
+from deskhand.cli.command import command
 
 
 def add_to(commands: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.parts import command, opened_desk, plain
+from deskhand.cli.command import command, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.app import Desk

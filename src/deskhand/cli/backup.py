@@ -1,12 +1,11 @@
 """`deskhand backup` and `deskhand restore`: the desk in one file, and back."""
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from deskhand import environment as places
-from deskhand.cli.parts import command
+from deskhand import environment
+from deskhand.cli.command import command, tell
 from deskhand.clock import utc_now
 
 
@@ -24,23 +23,25 @@ def _backup(options: argparse.Namespace) -> None:
     from deskhand.setup.backup import backup
 
     made = backup(load().settings, options.file, utc_now(), database=not options.without_database)
-    if options.json:
-        print(json.dumps({"file": str(made.file), "files": made.members, "entries": made.entries}))
-        return
-    proof = "without the database" if made.entries is None else f"record whole: {made.entries} entries"
-    print(f"{made.file}: {len(made.members)} files, read back, {proof}")
-    print(
-        "It holds the desk's keys: keep it where only you can read it. Not in it: the vault, and the keyring's secrets."
-    )
+    proof = f"record whole: {made.entries} entries"
+    if made.entries is None:
+        proof = "without the database"
+    text = f"""\
+{made.file}: {len(made.members)} files, read back, {proof}
+It holds the desk's keys: keep it where only you can read it. Not in it: the vault, and the keyring's secrets."""
+    tell(options, {"file": str(made.file), "files": made.members, "entries": made.entries}, text)
 
 
 def _restore(options: argparse.Namespace) -> None:
     from deskhand.setup.backup import restore
+    from deskhand.web import sessions
 
-    done = restore(options.file, options.to or Path(places.home(places.variables())), utc_now())
-    if options.json:
-        facts = {"home": str(done.home), "aside": str(done.aside) if done.aside else None}
-        print(json.dumps(facts | {"made": done.made, "entries": done.entries}))
-        return
-    print(f"{done.home} is the desk of {done.made}{f'; what was there is in {done.aside}' if done.aside else ''}")
-    print("Sign in anew (`deskhand link`). Tokens that were revoked since then hold again: `deskhand token list`.")
+    home = options.to or Path(environment.home(environment.variables()))
+    done = restore(options.file, home, utc_now(), sessions.end_all)
+    aside = done.aside and str(done.aside)
+    text = f"{done.home} is the desk of {done.made}"
+    if aside:
+        text += f"; what was there is in {aside}"
+    text += "\nSign in anew (`deskhand link`). Tokens that were revoked since then hold again: `deskhand token list`."
+    facts = {"home": str(done.home), "aside": aside, "made": done.made, "entries": done.entries}
+    tell(options, facts, text)

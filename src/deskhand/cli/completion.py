@@ -1,4 +1,7 @@
-"""`deskhand completion`: what a shell needs to complete our commands, made from the commands themselves."""
+"""`deskhand completion`: what a shell needs to complete our commands, made from the commands themselves.
+
+The scripts are the files in `shells`; in them stand marks such as @KNOWN@ for what the commands are.
+"""
 
 import argparse
 from collections.abc import Iterator
@@ -6,20 +9,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deskhand.cli.parts import command
+from deskhand.cli.command import command
+
+_SHELLS = Path(__file__).parent / "shells"
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
-    """One command: what may follow it."""
+class Command:
+    """One command, and what may follow it."""
 
-    words: tuple[str, ...]
+    path: str
+    words: list[str]
     """Sub-commands and choices of its arguments."""
-    flags: tuple[str, ...]
-    valued: tuple[str, ...]
-    """Flags that are followed by a value."""
-    choices: dict[str, tuple[str, ...]]
-    """The values of those flags that have a few."""
+    flags: list[str]
+    values: dict[str, list[str]]
+    """The flags that are followed by a value, and the values of those that have a few."""
     files: bool
 
 
@@ -31,145 +35,70 @@ def add_to(commands: Any) -> None:
 def _completion(options: argparse.Namespace) -> None:
     from deskhand.cli import parser
 
-    tree = dict(_tree(parser(), ()))
-    print({"bash": _bash, "zsh": _zsh, "fish": _fish}[options.shell](tree), end="")
+    commands = list(_commands(parser(), ""))
+    known = [f"'{each.path}'" for each in commands if each.path]
+    valued = sorted({flag for each in commands for flag in each.values})
+    if options.shell == "fish":
+        rules = [
+            f"complete -c deskhand -n \"test (__deskhand_at) = '{each.path}'\" {rule}"
+            for each in commands
+            for rule in _fish_rules(each)
+        ]
+        print(_script("fish", KNOWN=" ".join(known), VALUED=" ".join(valued), RULES="\n".join(rules)))
+        return
+    values = []
+    lines = []
+    for each in commands:
+        words = " ".join(each.words)
+        flags = " ".join(each.flags)
+        lines.append(f"    '{each.path}') words='{words}'; flags='{flags}'; files={'1' * each.files} ;;")
+        for flag, few in each.values.items():
+            values.append(f"    '{each.path}:{flag}') answer='{' '.join(few)}'; return ;;")
+    answers = _script("answers", VALUES="\n".join(values), COMMANDS="\n".join(lines))
+    step = _script("step", KNOWN="|".join(known), VALUED="|".join(valued))
+    print(_script(options.shell, ANSWERS=answers, STEP=step))
 
 
-def _tree(made: argparse.ArgumentParser, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Node]]:
+def _script(name: str, **marks: str) -> str:
+    text = (_SHELLS / name).read_text(encoding="utf-8").rstrip()
+    for mark, put in marks.items():
+        text = text.replace(f"@{mark}@", put)
+    return text
+
+
+def _commands(made: argparse.ArgumentParser, path: str) -> Iterator[Command]:
     actions = made._actions  # noqa: SLF001 - argparse has no other way to read a parser
-    groups = [action for action in actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
     named = [action for action in actions if action.option_strings]
     placed = [action for action in actions if not action.option_strings]
-    words = [str(word) for action in placed for word in action.choices or ()]
-    valued = [flag for action in named if action.nargs != 0 for flag in action.option_strings]
-    choices = {
-        flag: tuple(str(word) for word in action.choices)
-        for action in named
-        if action.choices
-        for flag in action.option_strings
-    }
-    flags = [flag for action in named for flag in action.option_strings]
-    files = any(action.type is Path for action in (*placed, *named))
-    yield path, Node(tuple(words), tuple(flags), tuple(valued), choices, files)
-    for group in groups:
-        for name, inner in group.choices.items():
-            yield from _tree(inner, (*path, name))
-
-
-def _cases(tree: dict[tuple[str, ...], Node]) -> Iterator[tuple[str, Node]]:
-    for path, node in tree.items():
-        yield " ".join(path), node
-
-
-def _walk(tree: dict[tuple[str, ...], Node], name: str, index: str, first: int) -> str:
-    """Which command is being typed: the words so far that are commands, flags and their values passed over."""
-    known = "|".join(f"'{path}'" for path, _ in _cases(tree) if path)
-    valued = "|".join(sorted({flag for node in tree.values() for flag in node.valued}))
-    return f"""\
-  local at="" word skip="" i
-  for ((i = {first}; i < {index}; i++)); do
-    word="${{{name}[i]}}"
-    if [[ -n "$skip" ]]; then skip=""; continue; fi
-    case "$word" in {valued}) skip=1; continue ;; -*) continue ;; esac
-    case "${{at:+$at }}$word" in {known}) at="${{at:+$at }}$word" ;; esac
-  done
-"""
-
-
-def _answers(tree: dict[tuple[str, ...], Node]) -> str:
-    lines = []
-    for path, node in _cases(tree):
-        for flag, words in node.choices.items():
-            lines.append(f"    '{path}:{flag}') answer='{' '.join(words)}'; return ;;")
-        lines += [f"    '{path}:{flag}') answer=; return ;;" for flag in node.valued if flag not in node.choices]
-    shown = [
-        f"    '{path}') words='{' '.join(node.words)}'; flags='{' '.join(node.flags)}'; files={'1' * node.files} ;;"
-        for path, node in _cases(tree)
-    ]
-    return (
-        '  case "$1:$2" in\n' + "\n".join(lines) + "\n  esac\n  local words= flags= files=\n"
-        '  case "$1" in\n' + "\n".join(shown) + "\n  esac\n"
-        '  if [[ "$3" == -* ]]; then answer="$flags"; else answer="$words"; fi\n'
-        '  if [[ -z "$words" && -n "$files" && "$3" != -* ]]; then return 1; fi\n'
+    yield Command(
+        path,
+        words=[str(word) for action in placed for word in action.choices or ()],
+        flags=[flag for action in named for flag in action.option_strings],
+        values={
+            flag: [str(word) for word in action.choices or ()]
+            for action in named
+            if action.nargs != 0
+            for flag in action.option_strings
+        },
+        files=any(action.type is Path for action in actions),
     )
+    for action in placed:
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for name, inner in action.choices.items():
+                yield from _commands(inner, f"{path} {name}".strip())
 
 
-def _bash(tree: dict[tuple[str, ...], Node]) -> str:
-    return f"""\
-# deskhand completion for bash: source <(deskhand completion bash)
-_deskhand_answers() {{
-{_answers(tree)}  return 0
-}}
-_deskhand() {{
-{_walk(tree, "COMP_WORDS", "COMP_CWORD", 1)}\
-  local current="${{COMP_WORDS[COMP_CWORD]}}" answer=""
-  if _deskhand_answers "$at" "${{COMP_WORDS[COMP_CWORD-1]}}" "$current" && [[ -n "$answer" ]]; then
-    COMPREPLY=($(compgen -W "$answer" -- "$current"))
-  else
-    COMPREPLY=($(compgen -f -- "$current"))
-  fi
-}}
-complete -o filenames -F _deskhand deskhand
-"""
-
-
-def _zsh(tree: dict[tuple[str, ...], Node]) -> str:
-    return f"""\
-#compdef deskhand
-# deskhand completion for zsh: source <(deskhand completion zsh)
-_deskhand_answers() {{
-{_answers(tree)}  return 0
-}}
-_deskhand() {{
-{_walk(tree, "words", "CURRENT", 2)}\
-  local current="${{words[CURRENT]}}" answer=""
-  if _deskhand_answers "$at" "${{words[CURRENT-1]}}" "$current" && [[ -n "$answer" ]]; then
-    compadd -- ${{=answer}}
-  else
-    _files
-  fi
-}}
-compdef _deskhand deskhand
-"""
-
-
-def _fish(tree: dict[tuple[str, ...], Node]) -> str:
-    known = " ".join(f"'{path}'" for path, _ in _cases(tree) if path)
-    valued = " ".join(sorted({flag for node in tree.values() for flag in node.valued}))
-    lines = [
-        f"complete -c deskhand -n \"test (__deskhand_at) = '{path}'\" {rule}"
-        for path, node in _cases(tree)
-        for rule in _fish_rules(node)
-    ]
-    return f"""\
-# deskhand completion for fish: deskhand completion fish | source
-function __deskhand_at
-    set -l at ""
-    set -l skip 0
-    for word in (commandline -opc)[2..-1]
-        if test $skip = 1
-            set skip 0
-        else if contains -- $word {valued}
-            set skip 1
-        else if not string match -q -- '-*' $word
-            set -l next (string trim -- "$at $word")
-            contains -- $next {known}; and set at $next
-        end
-    end
-    echo "$at"
-end
-complete -c deskhand -f
-{chr(10).join(lines)}
-"""
-
-
-def _fish_rules(node: Node) -> Iterator[str]:
-    if node.words:
-        yield f"-a '{' '.join(node.words)}'"
-    elif node.files:
+def _fish_rules(each: Command) -> Iterator[str]:
+    if each.words:
+        yield f"-a '{' '.join(each.words)}'"
+    elif each.files:
         yield "-F"
-    for flag in node.flags:
-        kind, name = ("-l", flag[2:]) if flag.startswith("--") else ("-s", flag[1:])
-        value = f" -x -a '{' '.join(node.choices[flag])}'" if flag in node.choices else ""
-        value = value or (" -r" if flag in node.valued else "")
-        yield f"{kind} {name}{value}"
+    for flag in each.flags:
+        rule = f"-l {flag[2:]}"
+        if not flag.startswith("--"):
+            rule = f"-s {flag[1:]}"
+        if each.values.get(flag):
+            rule += f" -x -a '{' '.join(each.values[flag])}'"
+        elif flag in each.values:
+            rule += " -r"
+        yield rule

@@ -1,18 +1,22 @@
 """`deskhand connect`: makes the desk known to an assistant's program, and takes that back."""
 
 import argparse
-import json
 import sys
+from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand import environment as places
-from deskhand.cli.parts import agreed, command
+from deskhand import environment
+from deskhand.cli.command import command, confirm, opened_desk, tell
 from deskhand.errors import DeskError, NotFound
-from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, file_of, this_program
+from deskhand.servers import SERVERS
+from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from deskhand.app import Desk
-    from deskhand.setup.connect import Plan
+    from deskhand.setup.connect import ClientPlan
 
 
 def add_to(commands: Any) -> None:
@@ -26,71 +30,71 @@ def add_to(commands: Any) -> None:
 
 
 def _connect(options: argparse.Namespace) -> int:
-    from deskhand.app import Desk
     from deskhand.config import load
     from deskhand.setup.connect import entry_name
 
-    client, name = CLIENTS[options.client], entry_name(options.server)
+    client = CLIENTS[options.client]
+    name = entry_name(options.server)
     loaded = load()
-    desk = Desk(loaded.settings)
-    try:
+    with opened_desk(loaded.settings) as desk:
         if options.print:
             return _print(desk, client, name, options)
         if options.undo:
             return _undo(desk, client, name, options)
-        for note in _left_behind(loaded.sources):
+        if names := _variables(loaded.sources):
+            note = f"note: {', '.join(names)} is set in this shell only; the client reads config.toml (`deskhand init`)"
             print(note, file=sys.stderr)
         return _write(desk, client, name, options)
-    finally:
-        desk.close()
 
 
 def _print(desk: "Desk", client: Client, name: str, options: argparse.Namespace) -> int:
     from deskhand.setup.connect import own_command, snippet
 
     server = _server(desk, options, "TOKEN")
-    file, text = file_of(client, places.variables()), snippet(client, name, server)
+    file = file_of(client, environment.variables())
+    shown = snippet(client, name, entry(client, server))
     own = own_command(client, name, server)
-    if options.json:
-        print(json.dumps({"client": client.name, "file": str(file), "entry": text, "command": own}))
-        return 0
-    print(f"{client.title} keeps its servers in {file}:\n\n{text}")
+    text = f"{client.title} keeps its servers in {file}:\n\n{shown}"
     if options.http:
-        print(f"\nTOKEN is what `deskhand token create --name {client.name}-{name}` prints.")
+        text += f"\n\nTOKEN is what `deskhand token create --name {client.name}-{name}` prints."
     if own:
-        print(f"\nor with its own command:\n\n{own}")
+        text += f"\n\nor with its own command:\n\n{own}"
+    tell(options, {"client": client.name, "file": str(file), "entry": shown, "command": own}, text)
     return 0
 
 
 def _write(desk: "Desk", client: Client, name: str, options: argparse.Namespace) -> int:
-    from deskhand.setup.connect import connect, planned
+    from deskhand.setup.connect import connect, plan_entry
 
-    file = file_of(client, places.variables())
-    plan = planned(client, file, name, _server(desk, options, "TOKEN"))
+    file = file_of(client, environment.variables())
+    plan = plan_entry(client, file, name, _server(desk, options, "TOKEN"))
     if not plan.changes:
         return _say(plan, options, "connected already; nothing was changed", changed=False)
     _show(plan, options)
-    if not agreed(f"Write this to {file}?", yes=options.yes):
+    if not confirm(f"Write this to {file}?", yes=options.yes):
         return _say(plan, options, "nothing was changed", changed=False)
-    token_name = f"{client.name}-{name}" if options.http else None
-    if token_name:
-        plan = planned(client, file, name, _server(desk, options, _fresh_token(desk, token_name)))
+    token_name = None
+    if options.http:
+        token_name = f"{client.name}-{name}"
+        plan = plan_entry(client, file, name, _server(desk, options, _fresh_token(desk, token_name)))
     try:
         made = connect(desk.settings.home, plan, token_name, desk.now())
     except DeskError:
         if token_name:
             _revoke(desk, token_name)
         raise
-    kept = f"; what was there is in {made.backup}" if made.backup else ""
-    return _say(plan, options, f"{client.title} knows the desk as {name}; restart it{kept}", changed=True)
+    text = f"{client.title} knows the desk as {name}; restart it"
+    if made.backup:
+        text += f"; what was there is in {made.backup}"
+    return _say(plan, options, text, changed=True)
 
 
 def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) -> int:
-    from deskhand.setup.connect import disconnect, planned_undo
+    from deskhand.setup.connect import disconnect, plan_undo
 
-    plan = planned_undo(desk.settings.home, client, file_of(client, places.variables()), name)
+    plan = plan_undo(desk.settings.home, client, file_of(client, environment.variables()), name)
     _show(plan, options)
-    if not agreed(f"Take this out of {plan.file}?", yes=options.yes):
+    if not confirm(f"Take this out of {plan.file}?", yes=options.yes):
         return _say(plan, options, "nothing was changed", changed=False)
     known = disconnect(desk.settings.home, plan, desk.now())
     if known is not None and known.token is not None:
@@ -101,8 +105,10 @@ def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) 
 def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | Address:
     if not options.http:
         return this_program(desk.settings.home, options.server)
-    path = "mcp" if options.server == "desk" else f"{options.server}/mcp"
-    return Address(f"http://127.0.0.1:{desk.settings.inbox_port}/{path}", token)
+    desk_address = f"http://127.0.0.1:{desk.settings.inbox_port}"
+    if options.server == "desk":
+        return Address(f"{desk_address}/mcp", token)
+    return Address(f"{desk_address}/{options.server}/mcp", token)
 
 
 def _fresh_token(desk: "Desk", name: str) -> str:
@@ -110,35 +116,38 @@ def _fresh_token(desk: "Desk", name: str) -> str:
     from deskhand import tokens
 
     _revoke(desk, name)
-    return desk.store.write_sync(lambda tx: tokens.create(tx, name, desk.now(), user=desk.settings.user))
+    return desk.store.write_sync(partial(tokens.create, name=name, now=desk.now(), user=desk.settings.user))
 
 
 def _revoke(desk: "Desk", name: str) -> None:
-    from contextlib import suppress
-
     from deskhand import tokens
 
     with suppress(NotFound):
-        desk.store.write_sync(lambda tx: tokens.revoke(tx, name))
+        desk.store.write_sync(partial(tokens.revoke, name=name))
 
 
-def _left_behind(sources: Any) -> list[str]:
-    """A client starts the desk without this shell's variables."""
+def _variables(sources: "Mapping[str, str]") -> list[str]:
+    """The variables of this shell that count here; a client starts the desk without them."""
     from deskhand.config import OPTIONS
 
-    here = {"home", "tmux", "tmux_pane", "log_level"}
-    names = [OPTIONS[name].variable for name, source in sources.items() if source == "environment" and name not in here]
-    if not names:
-        return []
-    return [f"note: {', '.join(names)} is set in this shell only; the client reads config.toml (`deskhand init`)"]
+    fine = {"home", "tmux", "tmux_pane", "log_level"}
+    names = [name for name, source in sources.items() if source == "environment"]
+    return [OPTIONS[name].variable for name in names if name not in fine]
 
 
-def _show(plan: "Plan", options: argparse.Namespace) -> None:
+def _show(plan: "ClientPlan", options: argparse.Namespace) -> None:
     if not options.json:
         print(f"{plan.file}\n{plan.difference}")
 
 
-def _say(plan: "Plan", options: argparse.Namespace, text: str, *, changed: bool) -> int:
-    facts = {"client": plan.client.name, "name": plan.name, "file": str(plan.file), "changed": changed, "says": text}
-    print(json.dumps(facts | {"difference": plan.difference}) if options.json else text)
+def _say(plan: "ClientPlan", options: argparse.Namespace, text: str, *, changed: bool) -> int:
+    facts = {
+        "client": plan.client.name,
+        "name": plan.name,
+        "file": str(plan.file),
+        "changed": changed,
+        "says": text,
+        "difference": plan.difference,
+    }
+    tell(options, facts, text)
     return 0

@@ -1,17 +1,15 @@
 """`deskhand doctor`: what is in order at this desk, what is not, and what to do."""
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command
+from deskhand.cli.command import command, opened_desk, run, tell
 from deskhand.errors import BadConfig, describe
 
 if TYPE_CHECKING:
-    from deskhand.app import Desk
-    from deskhand.setup.findings import Finding
+    from deskhand.setup.checks.findings import Finding
 
 _MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
 
@@ -22,43 +20,36 @@ def add_to(commands: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    import asyncio
-
-    from deskhand.app import Desk
     from deskhand.config import load
     from deskhand.setup import doctor
-    from deskhand.setup.findings import bad
+    from deskhand.setup.checks.findings import bad
 
     try:
-        desk = Desk(load().settings)
+        settings = load().settings
     except BadConfig as error:
         # Nothing else can be checked without it.
-        return _show([bad("configuration", describe(error).removeprefix("error: "), error.hint)], [], options)
-    try:
-        done = doctor.repair(desk) if options.fix else []
-        return _show(asyncio.run(_checkup(desk)), done, options)
-    finally:
-        desk.close()
-
-
-async def _checkup(desk: "Desk") -> "list[Finding]":
-    from deskhand.setup.doctor import checkup
-
-    try:
-        return await checkup(desk)
-    finally:
-        await desk.close_mailbox()
+        finding = bad(describe(error).removeprefix("error: "), error.hint)
+        return _show([replace(finding, name="configuration")], [], options)
+    done = []
+    with opened_desk(settings) as desk:
+        if options.fix:
+            done = doctor.repair(desk)
+        found = run(desk, doctor.checkup)
+    return _show(found, done, options)
 
 
 def _show(found: "list[Finding]", done: list[str], options: argparse.Namespace) -> int:
     broken = any(finding.state == "bad" for finding in found)
-    if options.json:
-        print(json.dumps({"good": not broken, "repaired": done, "findings": [asdict(finding) for finding in found]}))
-        return int(broken)
-    for line in done:
-        print(f"fixed: {line}", file=sys.stderr)
-    for finding in found:
-        print(f"{_MARKS[finding.state]}  {finding.name:<14} {finding.says}")
-        if finding.fix:
-            print(f"{'':<21}-> {finding.fix}")
+    facts = {"good": not broken, "repaired": done, "findings": [asdict(finding) for finding in found]}
+    if not options.json:
+        for line in done:
+            print(f"fixed: {line}", file=sys.stderr)
+    tell(options, facts, "\n".join(map(_lines, found)))
     return int(broken)
+
+
+def _lines(finding: "Finding") -> str:
+    text = f"{_MARKS[finding.state]}  {finding.name:<14} {finding.says}"
+    if finding.fix:
+        text += f"\n{'':<21}-> {finding.fix}"
+    return text

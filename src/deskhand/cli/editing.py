@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 from pydantic_core import PydanticCustomError
 
 from deskhand import environment
-from deskhand.cli.parts import plain
+from deskhand.cli.command import plain
 from deskhand.clock import MORNING
 from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card, Letter
@@ -87,7 +87,7 @@ def moment(text: str, now: datetime, zone: str) -> datetime:
         return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
     words = f"{text} {MORNING:%H:%M}" if re.fullmatch(r"[a-z]+", text, re.IGNORECASE) else text
     try:
-        return datetime.fromisoformat(due.resolve(due.written(words), now, ZoneInfo(zone)))
+        return datetime.fromisoformat(due.resolve(due.check_due(words), now, ZoneInfo(zone)))
     except (PydanticCustomError, ValueError, OverflowError):
         pass
     try:

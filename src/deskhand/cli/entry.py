@@ -2,11 +2,11 @@
 
 import argparse
 import asyncio
-import json
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.command import ask_secret, command, group, opened_desk, tell
 from deskhand.errors import InvalidInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -29,24 +29,27 @@ def _link(options: argparse.Namespace) -> None:
         if options.end_all:
             ended = desk.store.write_sync(sessions.end_all)
             _record(desk, "sign_out", {"sessions": ended})
-            print(json.dumps({"ended": ended}) if options.json else f"{ended} sessions ended, and every open link")
+            tell(options, {"ended": ended}, f"{ended} sessions ended, and every open link")
             return
         found = lock.find(desk.settings.home)
         if found is None:
             raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
         link = asyncio.run(sessions.link(desk, found.address))
-    print(json.dumps({"link": link, "address": found.address}) if options.json else link)
+    tell(options, {"link": link, "address": found.address}, link)
 
 
 def _set(options: argparse.Namespace) -> None:
     from deskhand.web import passwords
 
     del options
-    kept = passwords.hashed(_asked())
+    kept = passwords.hash_password(_ask_password())
     with opened_desk() as desk:
-        ended = desk.store.write_sync(lambda tx: passwords.keep(tx, kept))
+        ended = desk.store.write_sync(partial(passwords.keep, kept=kept))
         _record(desk, "set_password", {"sessions_ended": ended})
-    print("the page has this password now" + (f"; {ended} sessions ended" if ended else ""))
+    if ended:
+        print(f"the page has this password now; {ended} sessions ended")
+    else:
+        print("the page has this password now")
 
 
 def _remove(options: argparse.Namespace) -> None:
@@ -60,14 +63,9 @@ def _remove(options: argparse.Namespace) -> None:
     print("links alone open the page now")
 
 
-def _asked() -> str:
-    """Never an argument: those are in the shell's history and on every list of processes."""
-    from getpass import getpass
-
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\r\n")
-    password = getpass("Password for the page: ")
-    if getpass("Once more: ") != password:
+def _ask_password() -> str:
+    password = ask_secret("Password for the page: ")
+    if sys.stdin.isatty() and ask_secret("Once more: ") != password:
         raise InvalidInput("the two are not the same", hint="nothing was changed; try again")
     return password
 

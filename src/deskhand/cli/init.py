@@ -1,18 +1,17 @@
 """`deskhand init`: a few questions, and a config.toml that explains itself."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand import environment as places
-from deskhand.cli.parts import agreed, command
+from deskhand import environment
+from deskhand.cli.command import command, confirm, tell
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, InvalidInput, describe
 
 if TYPE_CHECKING:
-    from deskhand.setup.init import Plan
+    from deskhand.setup.init import ConfigPlan
 
 _FLAGS = {
     "vault": "vault_path",
@@ -42,46 +41,53 @@ def add_to(commands: Any) -> None:
 def _init(options: argparse.Namespace) -> int:
     from deskhand.setup import init
 
-    home = Path(places.home(places.variables()))
-    given = {name: getattr(options, flag) for flag, name in _FLAGS.items() if getattr(options, flag) is not None}
+    home = Path(environment.home(environment.variables()))
+    flags = {name: getattr(options, flag) for flag, name in _FLAGS.items()}
+    given = {name: value for name, value in flags.items() if value is not None}
     if not options.yes:
         if not sys.stdin.isatty():
             raise InvalidInput("nobody can be asked here", hint="give flags and --yes; nothing was changed")
-        given |= _asked(home, given)
+        given |= _ask_all(home, given)
     folders = options.make_folders or _wants_folders(options, given)
-    if "vault_path" in given and not folders and not Path(given["vault_path"]).expanduser().is_dir():
-        raise InvalidInput(f"there is no folder {given['vault_path']}", hint="correct it, or add --make-folders")
-    plan = init.planned(home, given)
+    vault = given.get("vault_path")
+    if vault is not None and not folders and not Path(vault).expanduser().is_dir():
+        raise InvalidInput(f"there is no folder {vault}", hint="correct it, or add --make-folders")
+    plan = init.plan_config(home, given)
     _show(plan, options)
-    if plan.writes and not agreed(f"Write {plan.file}?", yes=options.yes):
+    if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
         print("nothing was changed")
         return 0
     return _carry_out(plan, options, folders=folders)
 
 
-def _carry_out(plan: "Plan", options: argparse.Namespace, *, folders: bool) -> int:
+def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> int:
     from deskhand.config import load
     from deskhand.setup import init
 
     kept = init.write(plan, utc_now())
     settings = load().settings
-    made = init.make_folders(settings.vault_path) if folders and settings.vault_path else []
+    made = []
+    if folders and settings.vault_path:
+        made = init.make_folders(settings.vault_path)
     following = init.next_steps(settings)
-    if options.json:
-        facts: dict[str, Any] = {"file": str(plan.file), "changed": {each.key: each.new for each in plan.changes}}
-        facts |= {"backup": str(kept) if kept else None, "folders": [str(each) for each in made], "next": following}
-        print(json.dumps(facts))
-        return 0
-    for folder in made:
-        print(f"made {folder}")
-    if plan.writes:
-        print(f"wrote {plan.file}{f'; what was there is in {kept}' if kept else ''}")
-    for step in following:
-        print(f"next: {step}")
+    facts = {
+        "file": str(plan.file),
+        "changed": {each.key: each.new for each in plan.changes},
+        "backup": kept and str(kept),
+        "folders": [str(each) for each in made],
+        "next": following,
+    }
+    lines = [f"made {folder}" for folder in made]
+    if kept:
+        lines.append(f"wrote {plan.file}; what was there is in {kept}")
+    elif plan.writes:
+        lines.append(f"wrote {plan.file}")
+    lines += [f"next: {step}" for step in following]
+    tell(options, facts, "\n".join(lines))
     return 0
 
 
-def _show(plan: "Plan", options: argparse.Namespace) -> None:
+def _show(plan: "ConfigPlan", options: argparse.Namespace) -> None:
     if options.json:
         return
     for change in plan.changes:
@@ -93,47 +99,49 @@ def _show(plan: "Plan", options: argparse.Namespace) -> None:
 
 
 def _wants_folders(options: argparse.Namespace, given: dict[str, str]) -> bool:
-    from deskhand.setup.init import FOLDERS
+    from deskhand.notes.folders import FOLDERS
 
     if options.yes or "vault_path" not in given:
         return False
     vault = Path(given["vault_path"]).expanduser()
     missing = [name for name in FOLDERS if not (vault / name).is_dir()]
-    return bool(missing) and agreed(f"Make {', '.join(missing)} in {vault}?", yes=False)
+    return bool(missing) and confirm(f"Make {', '.join(missing)} in {vault}?", yes=False)
 
 
-def _asked(home: Path, given: dict[str, str]) -> dict[str, str]:
-    """Only what was not given; an empty answer leaves the option as it is."""
+def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
+    """Ask for every option that no flag gave; an empty answer leaves it as it is."""
     from deskhand.setup import init
 
-    present = {name: init.present(home, name) for name in _FLAGS.values()}
-    found = init.vaults(places.variables())
-    for number, vault in enumerate(found, 1):
+    current = {name: init.current_value(home, name) for name in _FLAGS.values()}
+    vaults = {str(number): str(vault) for number, vault in enumerate(init.vaults(environment.variables()), 1)}
+    for number, vault in vaults.items():
         print(f"  {number}  {vault}", file=sys.stderr)
     answers: dict[str, str] = {}
 
-    def ask(name: str, question: str) -> None:
-        while name not in given and (answer := _answer(question, present[name])):
+    def ask(name: str, question: str, note: str | None = None) -> None:
+        if note:
+            question = f"{question} ({note})"
+        while name not in given and (answer := _ask(question, current[name])):
             if _is_good(home, name, answer):
                 answers[name] = answer
                 break
 
-    ask("vault_path", f"Folder of your notes{' (a number takes one of these vaults)' if found else ''}")
-    if answers.get("vault_path", "").isdecimal() and 0 < int(answers["vault_path"]) <= len(found):
-        answers["vault_path"] = str(found[int(answers["vault_path"]) - 1])
-    ask("mail", f"Mailbox: local, gmail or imap{'' if present['mail'] else ' (without an answer: local)'}")
-    if (given | answers).get("mail", present["mail"]) == "imap":
+    ask("vault_path", "Folder of your notes", "a number takes one of these vaults" if vaults else None)
+    if "vault_path" in answers:
+        answers["vault_path"] = vaults.get(answers["vault_path"], answers["vault_path"])
+    ask("mail", "Mailbox: local, gmail or imap", None if current["mail"] else "without an answer: local")
+    if (given | answers).get("mail", current["mail"]) == "imap":
         ask("imap_url", "IMAP account, imaps://USER@HOST without the password")
         ask("smtp_url", "SMTP account, smtps://USER@HOST")
     ask("address", "Your mail address")
-    ask("user", "User id of your tasks: any name, such as ada (without one there are no tasks)")
+    ask("user", "User id of your tasks: any name, such as ada", "without one there are no tasks")
     zone = init.system_zone()
-    ask("timezone", f"Time zone{f' (this machine: {zone})' if zone else ''}")
+    ask("timezone", "Time zone", zone and f"this machine: {zone}")
     return answers
 
 
 def _is_good(home: Path, name: str, answer: str) -> bool:
-    """A slip costs one question, not all answers."""
+    """Whether the answer can be written; where not, say why, so that one question is asked again and not all."""
     from deskhand.setup import init
 
     try:
@@ -144,8 +152,10 @@ def _is_good(home: Path, name: str, answer: str) -> bool:
     return True
 
 
-def _answer(question: str, present: str | None) -> str:
-    print(f"{question}{f' [{present}]' if present else ''}: ", end="", file=sys.stderr, flush=True)
+def _ask(question: str, current: str | None) -> str:
+    if current:
+        question = f"{question} [{current}]"
+    print(f"{question}: ", end="", file=sys.stderr, flush=True)
     line = sys.stdin.readline()
     if not line:
         raise InvalidInput("the answers ended", hint="nothing was changed")

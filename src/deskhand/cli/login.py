@@ -5,7 +5,7 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from deskhand.cli.parts import command, group
+from deskhand.cli.command import ask_secret, command, group
 
 
 def add_to(mail: Any) -> None:
@@ -45,9 +45,6 @@ def _gmail(options: argparse.Namespace) -> None:
 
 
 def _imap(options: argparse.Namespace) -> None:
-    import sys
-    from getpass import getpass
-
     from deskhand.config import load
     from deskhand.mail import credentials
     from deskhand.mail.accounts import imap_account
@@ -56,7 +53,6 @@ def _imap(options: argparse.Namespace) -> None:
     del options
     settings = load().settings
     account = imap_account(settings)
-    asked = f"App password of {account.user} at {account.host}: "
-    password = getpass(asked) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+    password = ask_secret(f"App password of {account.user} at {account.host}: ")
     ImapSession(account, password).close()
     print(f"The password is kept in {credentials.keep(settings.home, account.secret_name, password)}.")

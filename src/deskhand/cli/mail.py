@@ -4,21 +4,24 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.parts import command, group, opened_desk, plain
+from deskhand.cli.command import at_desk, command, end_progress, group, plain, show_progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deskhand.app import Desk
+    from deskhand.mail import MailSummary
     from deskhand.mail.importing import Imported, Source
 
 BATCH_BYTES = 8_000_000
 BATCH_MAILS = 500
+"""Many mails share one commit; few enough that the bar moves and memory stays small."""
 
 
 def add_to(commands: Any) -> None:
@@ -32,19 +35,14 @@ def add_to(commands: Any) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    import anyio
-
-    with opened_desk() as desk:
-        seen, new, left_out = anyio.run(_imported, desk, options.path)
+    seen, new, left_out = at_desk(partial(_import_all, path=options.path))
     for file, why in left_out:
         print(f"left out: {file}: {why}", file=sys.stderr)
-    if options.json:
-        print(json.dumps({"imported": new, "already_there": seen - new, "left_out": len(left_out)}))
-    else:
-        print(f"{new:,} mails imported, {seen - new:,} were already there")
+    facts = {"imported": new, "already_there": seen - new, "left_out": len(left_out)}
+    tell(options, facts, f"{new:,} mails imported, {seen - new:,} were already there")
 
 
-async def _imported(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Path, str]]]:
+async def _import_all(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Path, str]]]:
     from deskhand.errors import InvalidInput
     from deskhand.mail.importing import sources
     from deskhand.mail.local import LocalMailbox
@@ -52,21 +50,20 @@ async def _imported(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Path
     if not isinstance(desk.mailbox, LocalMailbox):
         raise InvalidInput(f"mail cannot be imported into the {desk.settings.mail} mailbox", hint="DESKHAND_MAIL=local")
     found, left_out = sources(path)
-    total, done, seen, new = sum(source.size for source in found), 0, 0, 0
+    total = sum(source.size for source in found)
+    done = 0
+    seen = 0
+    new = 0
     for batch in _batches(found):
         new += await desk.mailbox.receive([each.mail for each in batch])
         seen += len(batch)
         done += sum(each.size for each in batch)
-        if sys.stderr.isatty():
-            _progress(done, total, seen)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
-    await desk.close_mailbox()
+        show_progress(done, total, f"{seen:,} mails")
+    end_progress()
     return seen, new, left_out
 
 
 def _batches(found: "list[Source]") -> "Iterator[list[Imported]]":
-    """Many mails share one commit; few enough that the bar moves and memory stays small."""
     from deskhand.mail.importing import mails
 
     batch: list[Imported] = []
@@ -76,37 +73,31 @@ def _batches(found: "list[Source]") -> "Iterator[list[Imported]]":
         size += mail.size
         if len(batch) == BATCH_MAILS or size > BATCH_BYTES:
             yield batch
-            batch, size = [], 0
+            batch = []
+            size = 0
     if batch:
         yield batch
 
 
-def _progress(done: int, total: int, mails: int) -> None:
-    width = 30
-    filled = min(width, width * done // total) if total else width
-    bar = f"[{'#' * filled}{'·' * (width - filled)}]"
-    print(f"\r{bar} {mails:,} mails", end="", file=sys.stderr, flush=True)
-
-
 def _search(options: argparse.Namespace) -> None:
-    import anyio
+    async def find(desk: "Desk") -> "list[MailSummary]":
+        return await desk.mailbox.search(options.query, options.limit)
 
-    with opened_desk() as desk:
-        found = anyio.run(_found, desk, options.query, options.limit)
-    if not found:
-        print("no mail matches" if options.query else "there is no mail here", file=sys.stderr)
+    found = at_desk(find)
+    if not found and options.query:
+        print("no mail matches", file=sys.stderr)
+    elif not found:
+        print("there is no mail here", file=sys.stderr)
     for mail in found:
         if options.json:
             print(json.dumps(asdict(mail), default=str))
         else:
-            unread = "●" if "UNREAD" in mail.labels else " "
-            who = f"to {mail.to}" if "SENT" in mail.labels else mail.sender
-            print(plain(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}"))
-            print(plain(f"    {mail.id}  {mail.snippet[:100]}"))
+            print(plain(_line(mail)))
 
 
-async def _found(desk: "Desk", query: str, limit: int) -> Any:
-    try:
-        return await desk.mailbox.search(query, limit)
-    finally:
-        await desk.close_mailbox()
+def _line(mail: "MailSummary") -> str:
+    unread = "●" if "UNREAD" in mail.labels else " "
+    who = mail.sender
+    if "SENT" in mail.labels:
+        who = f"to {mail.to}"
+    return f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}\n    {mail.id}  {mail.snippet[:100]}"

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, group, opened_desk, plain
+from deskhand.cli.command import command, end_progress, group, opened_desk, plain, show_progress
 
 if TYPE_CHECKING:
     from deskhand.notes.index import NoteList
@@ -27,17 +27,13 @@ def _index(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
         if options.rebuild:
             desk.index_file.unlink(missing_ok=True)
-        desk.vault.index.build(_progress if sys.stderr.isatty() else None)
-    if sys.stderr.isatty():
-        print(file=sys.stderr)
+        desk.vault.index.build(_progress)
+    end_progress()
     print("the index is up to date")
 
 
 def _progress(done: int, total: int) -> None:
-    width = 30
-    filled = width * done // total if total else width
-    bar = f"[{'#' * filled}{'·' * (width - filled)}]"
-    print(f"\r{bar} {done:,} of {total:,} notes", end="", file=sys.stderr, flush=True)
+    show_progress(done, total, f"{done:,} of {total:,} notes")
 
 
 def _search(options: argparse.Namespace) -> None:
@@ -55,6 +51,8 @@ def _show(found: "NoteList", options: argparse.Namespace) -> None:
         print(found.model_dump_json())
         return
     for note in found.notes:
-        print(plain(note.path if note.snippet is None else f"{note.path}\n    {note.snippet}"))
+        print(plain(note.path))
+        if note.snippet is not None:
+            print(plain(f"    {note.snippet}"))
     if found.next_cursor:
         print(f"… {len(found.notes)} of {found.total}; --limit shows more", file=sys.stderr)

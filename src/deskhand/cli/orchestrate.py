@@ -1,10 +1,14 @@
 """`deskhand orchestrate` and `deskhand status`: from the inbox to the approved reply, and how that stands."""
 
 import argparse
+import asyncio
+import signal
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, opened_desk, plain
+from deskhand.cli.command import at_desk, command, opened_desk, plain, run
+from deskhand.clock import utc_now
 from deskhand.errors import DeskError, describe
 
 if TYPE_CHECKING:
@@ -12,11 +16,10 @@ if TYPE_CHECKING:
 
 
 def add_to(commands: Any) -> None:
-    run = command(
-        commands, "orchestrate", _orchestrate, "bring mail to the desk, draft replies, send what you approved"
-    )
-    run.add_argument("--once", action="store_true", help="make one pass over all that waits, then end")
-    run.add_argument("--workers", type=_positive, default=4, help="how many steps at a time (default 4)")
+    text = "bring mail to the desk, draft replies, send what you approved"
+    made = command(commands, "orchestrate", _orchestrate, text)
+    made.add_argument("--once", action="store_true", help="make one pass over all that waits, then end")
+    made.add_argument("--workers", type=_positive, default=4, help="how many steps at a time (default 4)")
     command(commands, "status", _status, "say how the desk stands", json=True)
 
 
@@ -28,14 +31,12 @@ def _positive(text: str) -> int:
 
 
 def _orchestrate(options: argparse.Namespace) -> int:
-    import asyncio
-
     from deskhand import log
 
     try:
         with opened_desk() as desk:
             log.configure(desk.settings.log_level)
-            asyncio.run(_run(desk, options))
+            run(desk, partial(_orchestrate_until_stopped, options=options))
     except DeskError as error:
         # A failing model or provider is a state that the vault shows; this is a desk that cannot work at all.
         print(describe(error), file=sys.stderr)
@@ -43,10 +44,7 @@ def _orchestrate(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _run(desk: "Desk", options: argparse.Namespace) -> None:
-    import asyncio
-    import signal
-
+async def _orchestrate_until_stopped(desk: "Desk", options: argparse.Namespace) -> None:
     from deskhand.orchestrator.loop import Orchestrator
 
     _ = desk.settings.vault, desk.mailbox, desk.store  # what is missing is said now, not in the middle
@@ -61,15 +59,13 @@ async def _run(desk: "Desk", options: argparse.Namespace) -> None:
             await orchestrator.run(stop)
     finally:
         await orchestrator.close()
-        await desk.close_mailbox()
 
 
 def _status(options: argparse.Namespace) -> None:
-    import asyncio
-
     from deskhand.orchestrator import status
 
-    with opened_desk() as desk:
-        found = asyncio.run(status.facts(desk))
-        page = plain(status.page(found, desk.now()).partition("---\n\n")[2])
-        print(found.model_dump_json() if options.json else page)
+    found = at_desk(status.facts)
+    if options.json:
+        print(found.model_dump_json())
+    else:
+        print(plain(status.page(found, utc_now()).partition("---\n\n")[2]))

@@ -1,10 +1,10 @@
 """`deskhand log`: what was done at this desk, and the proof that nothing was changed since."""
 
 import argparse
-import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, opened_desk, plain
+from deskhand.cli.command import command, opened_desk, plain, tell
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -22,13 +22,13 @@ def _log(options: argparse.Namespace) -> int:
     with opened_desk() as desk:
         if options.verify:
             return _verify(desk, options)
-        lines = desk.store.write_sync(lambda tx: audit.entries(tx, limit=options.limit))
+        lines = desk.store.write_sync(partial(audit.entries, limit=options.limit))
     for seq, entry in reversed(lines):
-        if options.json:
-            print(json.dumps({"seq": seq} | entry.model_dump(exclude_none=True)))
-        else:
-            what = f"{entry.actor}  {entry.action_type}  {entry.target}  {entry.result}"
-            print(plain(f"{seq:>6}  {entry.timestamp}  {what}{f'  {entry.error}' if entry.error else ''}"))
+        words = [entry.timestamp, entry.actor, entry.action_type, entry.target, entry.result]
+        if entry.error:
+            words.append(entry.error)
+        facts = {"seq": seq} | entry.model_dump(exclude_none=True)
+        tell(options, facts, plain(f"{seq:>6}  {'  '.join(words)}"))
     return 0
 
 
@@ -40,9 +40,9 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
     # Of one state: lines that others append between the last page and the head would look like missing ones.
     match anyio.run(desk.store.read, audit.verify):
         case audit.Verified(entries):
-            print(json.dumps({"whole": True, "entries": entries}) if options.json else f"whole: {entries} entries")
+            tell(options, {"whole": True, "entries": entries}, f"whole: {entries} entries")
             return 0
         case audit.Broken(seq, why):
-            broken = {"whole": False, "first_bad_line": seq, "why": why}
-            print(json.dumps(broken) if options.json else f"NOT whole: line {seq}: {why}")
+            facts = {"whole": False, "first_bad_line": seq, "why": why}
+            tell(options, facts, f"NOT whole: line {seq}: {why}")
             return 1

@@ -1,17 +1,17 @@
 """`deskhand mcp` and `deskhand up`: what runs until it is stopped."""
 
 import argparse
-import json
-import os
+import asyncio
 import sys
 import threading
+import time
 import webbrowser
 from contextlib import ExitStack
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.parts import command, opened_desk
+from deskhand.cli.command import command, opened_desk, run, tell
+from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,83 +22,76 @@ if TYPE_CHECKING:
     from deskhand.config import Settings
     from deskhand.resident.lock import DeskLock
 
-SERVERS = {
-    "agentmail": "agentmail_server",
-    "desk": "desk_server",
-    "email": "email_server",
-    "gmail": "gmail_server",
-    "obsidian": "obsidian_server",
-    "tasks": "tasks_server",
-}
-"""Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
 LARGEST_LOG = 10_000_000
 
 
 def add_to(commands: Any) -> None:
     mcp = command(commands, "mcp", _mcp, "serve MCP on stdio, or with --http on 127.0.0.1")
-    mcp.add_argument("server", choices=SERVERS, help="which server")
+    mcp.add_argument("server", choices=sorted(SERVERS), help="which server")
     mcp.add_argument("--http", action="store_true", help="speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
 
     up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
-    up.add_argument(
-        "--port", type=int, help="port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
-    )
+    port = "port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
+    up.add_argument("--port", type=int, help=port)
     up.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
     up.add_argument("--demo", action="store_true", help="on a throwaway desk with mail, notes, tasks and two agents")
 
 
 def _mcp(options: argparse.Namespace) -> None:
-    import anyio
-
     from deskhand import log
 
     with opened_desk(env_file=options.server == "tasks") as desk:
         log.configure(desk.settings.log_level)
-        make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
-        port = desk.settings.port if options.port is None else options.port
-        server = make(desk, desk.token()) if options.http else make(desk)
+        token = desk.token() if options.http else None
+        server = SERVERS[options.server].make(desk, token)
         if options.scope:
             server.narrow(options.scope)
 
-        async def serve() -> None:
-            try:
-                await (server.run_http_async(port) if options.http else server.run_stdio_async())
-            finally:
-                await desk.close_mailbox()
+        async def serve(desk: "Desk") -> None:
+            if options.http:
+                await server.run_http_async(_port(options, desk.settings.port))
+            else:
+                await server.run_stdio_async()
 
-        anyio.run(serve)
+        run(desk, serve)
+
+
+def _port(options: argparse.Namespace, default: int) -> int:
+    if options.port is None:
+        return default
+    return int(options.port)
 
 
 def _up(options: argparse.Namespace) -> None:
-    import asyncio
-    import time
-
     began = time.perf_counter()
     with ExitStack() as stack:
         _say("starting the desk")
         from deskhand import log
+        from deskhand.listen import open_port
         from deskhand.resident.lock import RunningDesk, acquire
 
-        settings = _settings(stack, demo=options.demo)
+        settings = _settings(stack, options)
         log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
         match acquire(settings.home):
             case RunningDesk() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")
-                return asyncio.run(_linked(settings, first.address, options))
+                options.no_browser = True
+                with opened_desk(settings) as desk:
+                    asyncio.run(_tell(desk, first.address, options))
             case lock:
                 stack.enter_context(lock)
-        with _listening(options, settings) as listener:
-            asyncio.run(_run(settings, listener, lock, options, began))
-    return None
+                default = 0 if options.demo else settings.inbox_port
+                listener = stack.enter_context(open_port(_port(options, default)))
+                asyncio.run(_run(settings, listener, lock, options, began))
 
 
-def _settings(stack: "ExitStack", *, demo: bool) -> "Settings":
-    """The demo's own alone, or the person's."""
+def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
+    """The settings of the person, or those of the demo and nothing else."""
     from deskhand.config import load
 
-    if not demo:
+    if not options.demo:
         return load().settings
     from deskhand.resident.demo import folder
 
@@ -107,81 +100,53 @@ def _settings(stack: "ExitStack", *, demo: bool) -> "Settings":
 
 
 def _log_file(home: "Path") -> "TextIO":
-    """The terminal is the person's; what the parts have to say lies beside the database."""
+    """Where the parts log to: a file beside the database, since the terminal is the person's."""
+    from deskhand.setup.files import private
+
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
     if file.exists() and file.stat().st_size > LARGEST_LOG:
         file.replace(home / "desk.log.1")
     _say(f"the log is {file}")
-    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
-
-
-def _listening(options: argparse.Namespace, settings: "Settings") -> "socket":
-    from deskhand.listen import open_port
-
-    default = 0 if options.demo else settings.inbox_port
-    return open_port(default if options.port is None else options.port)
+    return open(file, "a", encoding="utf-8", opener=private)  # Path.open has no opener
 
 
 async def _run(
     settings: "Settings", listener: "socket", lock: "DeskLock", options: argparse.Namespace, began: float
 ) -> None:
-    import time
-
-    from deskhand.app import Desk
-    from deskhand.resident.demo import furnish
+    from deskhand.resident.demo import fill
     from deskhand.resident.up import up
 
     port = listener.getsockname()[1]
     # What was approved leaves through the desk's own door: no second process, and nothing of the environment.
     own = {"gmail_server": settings.gmail_server or f"http://127.0.0.1:{port}/gmail/mcp"}
-    desk = Desk(settings.model_copy(update=own))
 
     async def ready(address: str) -> None:
-        lock.tell(port)
+        lock.announce(port)
         if options.demo:
             _say(f"another terminal uses the same desk with DESKHAND_HOME={settings.home}")
         _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")
         await _tell(desk, address, options)
 
-    try:
+    with opened_desk(settings.model_copy(update=own)) as desk:
         if options.demo:
-            await furnish(desk, _say)
+            await fill(desk, _say)
         await up(desk, listener, say=_say, ready=ready, demo=options.demo)
-    finally:
-        desk.close()
-
-
-async def _linked(settings: "Settings", address: str, options: argparse.Namespace) -> None:
-    from deskhand.app import Desk
-
-    options.no_browser = True
-    desk = Desk(settings)
-    try:
-        await _tell(desk, address, options)
-    finally:
-        desk.close()
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
-    """The one line for the person: the address that signs them in."""
+    """Print the link that signs the person in, and open it in a browser."""
     from deskhand.web.sessions import link
 
     found = await link(desk, address)
-    told = {"link": found, "address": address, "home": str(desk.settings.home)}
-    print(json.dumps(told) if options.json else f"open {found}", flush=True)
+    tell(options, {"link": found, "address": address, "home": str(desk.settings.home)}, f"open {found}")
     if not options.no_browser and _has_display():
         threading.Thread(target=webbrowser.open, args=[found], daemon=True).start()
 
 
 def _has_display() -> bool:
-    """Without one a text browser would take over this very terminal."""
-    known = environment.variables()
-    return sys.platform in ("darwin", "win32") or "DISPLAY" in known or "WAYLAND_DISPLAY" in known
+    """Whether a browser can open a window; without one a text browser would take over this terminal."""
+    return sys.platform in ("darwin", "win32") or not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(environment.variables())
 
 
 def _say(text: str) -> None:

@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from deskhand.cli.parts import command, group
+from deskhand.cli.command import command, group
 
 
 def add_to(commands: Any) -> None:
@@ -21,14 +21,18 @@ def _show(options: argparse.Namespace) -> None:
         print(json.dumps({row.key: {"value": row.value, "source": row.source} for row in rows}, indent=2))
         return
     for row in rows:
-        print(f"{row.key:<24} {'-' if row.value is None else row.value:<40} {row.source}")
+        value = row.value
+        if value is None:
+            value = "-"
+        print(f"{row.key:<24} {value:<40} {row.source}")
 
 
 def _options(options: argparse.Namespace) -> None:
     from deskhand.config import OPTIONS, sentence
 
     if options.json:
-        print(json.dumps({o.key: o._asdict() | {"sentence": sentence(name)} for name, o in OPTIONS.items()}, indent=2))
+        facts = {option.key: option._asdict() | {"sentence": sentence(name)} for name, option in OPTIONS.items()}
+        print(json.dumps(facts, indent=2))
         return
     for name, option in OPTIONS.items():
         print(f"{option.key}  ({option.variable}; {option.form})\n    {sentence(name)}")

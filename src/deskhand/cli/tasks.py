@@ -1,14 +1,14 @@
 """`deskhand tasks` and `tasks-api`: tasks to and from a file, and their backend."""
 
 import argparse
-import json
 import os
 import sys
 import uuid
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.command import at_desk, command, group, opened_desk, tell
 from deskhand.errors import BadConfig, InvalidInput
 
 if TYPE_CHECKING:
@@ -40,10 +40,8 @@ def _api(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    import anyio
-
-    with opened_desk(env_file=True) as desk:
-        content = str(anyio.run(_asked, desk, "GET", "/tasks/export", None)).encode()
+    export = partial(_call, method="GET", path="/tasks/export")
+    content = str(at_desk(export, env_file=True)).encode()
     if options.file == "-":
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -52,34 +50,31 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _import(options: argparse.Namespace) -> None:
-    import anyio
+    take = partial(_call, method="POST", path="/tasks/import", body=_read(options.file))
+    done = at_desk(take, env_file=True)
+    text = f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there"
+    if done["left_out"]:
+        text += f", {done['left_out']:,} left out (no tasks, or cancelled)"
+    tell(options, done, text)
 
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        return sys.stdin.buffer.read()
     try:
-        content = sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes()
+        return Path(file).read_bytes()
     except OSError as error:
-        raise InvalidInput(
-            f"{options.file} cannot be read: {error.strerror}", hint="name an .ics file, or -"
-        ) from error
-    with opened_desk(env_file=True) as desk:
-        done = anyio.run(_asked, desk, "POST", "/tasks/import", content)
-    if options.json:
-        print(json.dumps(done))
-    else:
-        left_out = f", {done['left_out']:,} left out (no tasks, or cancelled)" if done["left_out"] else ""
-        print(f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there{left_out}")
+        raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint="name an .ics file, or -") from error
 
 
-async def _asked(desk: "Desk", method: str, path: str, body: bytes | None) -> Any:
+async def _call(desk: "Desk", method: str, path: str, body: bytes | None = None) -> Any:
     if desk.settings.user is None:
         raise BadConfig("nobody says whose tasks these are", hint="`deskhand init --user NAME --yes`; any name will do")
-    try:
-        return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
-    finally:
-        await desk.leave_tasks()
+    return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Beside its place, then swapped in: an export that fails leaves the last one as it was."""
+    """Write beside the place, then replace: an export that fails leaves the last one as it was."""
     beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("xb") as opened:

@@ -1,14 +1,14 @@
 """`deskhand token`: what lets an assistant in over HTTP, and how far."""
 
 import argparse
-import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.parts import command, group, opened_desk
+from deskhand.cli.command import command, group, opened_desk, tell
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from deskhand.tokens import Kept
+    from deskhand.tokens import Token
 
 SCOPES = "mail, notes, tasks or agents, with :read or :write (write includes read; mail:write may propose mail)"
 
@@ -28,42 +28,48 @@ def add_to(commands: Any) -> None:
 def _create(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
-    name, user = options.name or options.owner, options.user or options.owner
+    name = options.name or options.owner
+    user = options.user or options.owner
     if name is None:
         raise InvalidInput("the token needs a name", hint="deskhand token create --name codex")
     if options.owner and options.user:
         raise InvalidInput("the user is given twice", hint="give USER or --user, not both")
-    scopes = options.scope or (("tasks:write",) if options.owner else tokens.EVERYTHING)
+    scopes = options.scope or tokens.EVERYTHING
+    if options.owner:
+        scopes = options.scope or ("tasks:write",)
     with opened_desk() as desk:
-        made = desk.store.write_sync(lambda tx: tokens.create(tx, name, desk.now(), user=user, scopes=scopes))
-    fields = {"name": name, "user_id": user, "scopes": tokens.checked(scopes), "token": made}
-    print(json.dumps(fields) if options.json else made)
+        create = partial(tokens.create, name=name, now=desk.now(), user=user, scopes=scopes)
+        token = desk.store.write_sync(create)
+    tell(options, {"name": name, "user_id": user, "scopes": tokens.check_scopes(scopes), "token": token}, token)
 
 
 def _list(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
     with opened_desk() as desk:
-        found = desk.store.write_sync(tokens.kept)
+        found = desk.store.write_sync(tokens.list_tokens)
     for each in found:
-        print(json.dumps(_fields(each)) if options.json else _line(each))
+        tell(options, _fields(each), _line(each))
     if not found and not options.json:
         print("there are no tokens")
 
 
-def _fields(token: "Kept") -> dict[str, Any]:
-    used = token.used.isoformat() if token.used else None
+def _fields(token: "Token") -> dict[str, Any]:
+    used = token.used and token.used.isoformat()
     return token._asdict() | {"created": token.created.isoformat(), "used": used}
 
 
-def _line(token: "Kept") -> str:
-    used = f"last used {token.used:%Y-%m-%d %H:%M}" if token.used else "never used"
-    return f"{token.name}  {token.user_id or '-'}  {','.join(token.scopes)}  {token.created:%Y-%m-%d %H:%M}  {used}"
+def _line(token: "Token") -> str:
+    used = "never used"
+    if token.used:
+        used = f"last used {token.used:%Y-%m-%d %H:%M}"
+    scopes = ",".join(token.scopes)
+    return f"{token.name}  {token.user_id or '-'}  {scopes}  {token.created:%Y-%m-%d %H:%M}  {used}"
 
 
 def _revoke(options: argparse.Namespace) -> None:
     from deskhand import tokens
 
     with opened_desk() as desk:
-        desk.store.write_sync(lambda tx: tokens.revoke(tx, options.name))
+        desk.store.write_sync(partial(tokens.revoke, name=options.name))
     print(f"the token {options.name} is worthless now")

@@ -9,7 +9,6 @@ from deskhand.errors import Changed, DeskError, Exists
 from deskhand.notes import disk, frontmatter, paths
 
 NEEDS_ACTION, DRAFTS, DONE = "Needs_Action", "Drafts", "Done"
-FOLDERS = ("Needs_Action", "Drafts", "Plans", "Pending_Approval", "Approved", "Rejected", "Done")
 _ANYWHERE = ((NEEDS_ACTION,), (DRAFTS,), ("Approved",), ("Rejected",), (DONE,))
 _TRIES = 5
 

@@ -56,7 +56,7 @@ class Orchestrator:
         settings = self._desk.settings
         command = shlex.split(settings.gmail_server) if settings.gmail_server else _OWN_SERVER
         token = self._desk.token() if command[0].startswith("http") else None
-        environment, now = config.inherited(), self._desk.now
+        environment, now = config.copy_environment(), self._desk.now
         return MCPClient("gmail", command, settings.vault, environment=environment, token=token, now=now)
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ from deskhand.clock import iso
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
 from deskhand.notes import frontmatter
+from deskhand.notes.folders import WORKFLOW
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.watcher import mailbox_name
 from deskhand.store import Transaction
@@ -51,7 +52,7 @@ class Status(BaseModel):
 async def facts(desk: Desk) -> Status:
     """From the rows and the folders' names alone: a thousand that wait cost one small query."""
     root, now = desk.settings.vault, desk.now()
-    folders = {folder: len(files.names(root, folder)) for folder in files.FOLDERS}
+    folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
 
     def ask(tx: Transaction) -> Status:
         requests = [

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand.agents.mail import Message, timestamp
+from deskhand.agents.mail import AgentMessage, timestamp
 from deskhand.app import Desk
 from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
@@ -30,7 +30,7 @@ from deskhand.web.entry import effect
 
 HERE = Path(__file__).parent / "demo_desk"
 FIRST_ARRIVAL = 60
-"""Seconds until a mail arrives by itself."""
+"""Seconds until a mail arrives that nobody asked for."""
 _AGE = re.compile(rb"^Date: (\d+) hours ago$", re.MULTILINE)
 
 
@@ -57,7 +57,8 @@ class Arrivals:
         self.count += 1
         await _receive(self._desk, [next(self._letters)])
 
-    async def by_themselves(self) -> None:
+    async def arrive_later(self) -> None:
+        """The first one by itself, unless the person has asked for one."""
         await asyncio.sleep(FIRST_ARRIVAL)
         if not self.count:
             await self.arrive()
@@ -68,7 +69,8 @@ def folder() -> Iterator[Path]:
     """The home of a new demo desk, with its vault beside it; both are gone at the end."""
     place = Path(tempfile.mkdtemp(prefix="deskhand-demo-"))
     try:
-        home, vault = place / "home", place / "vault"
+        home = place / "home"
+        vault = place / "vault"
         home.mkdir(mode=0o700)
         shutil.copytree(HERE / "vault", vault)
         for name in ("rules.toml", "config.toml"):
@@ -79,38 +81,46 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-async def furnish(desk: Desk, say: Callable[[str], None]) -> None:
-    """Put onto the desk what does not lie in its folder already."""
+async def fill(desk: Desk, say: Callable[[str], None]) -> None:
+    """Put mail, tasks, agents and a request onto the desk; its notes lie in its folder already."""
     letters = sorted((HERE / "mail").iterdir())
-    tasks, agents = _read("tasks.toml")["task"], _read("agents.toml")
+    tasks = _read("tasks.toml")["task"]
+    agents = _read("agents.toml")
     say(f"demo: {len(letters)} mails, {len(tasks)} tasks, {len(agents['agent'])} agents, one request that waits")
     await _receive(desk, letters)
     for task in tasks:
         await desk.tasks.call(desk.settings.user or "", "POST", "/tasks", body=task, key=str(uuid.uuid4()))
-    await asyncio.to_thread(_seat, desk, agents)
+    await asyncio.to_thread(_add_agents, desk, agents)
     await desk.gate.submit(SendEmail(**_read("proposal.toml")), "email_mcp")
 
 
 async def _receive(desk: Desk, letters: list[Path]) -> None:
     assert isinstance(desk.mailbox, LocalMailbox)  # noqa: S101 - the demo's own config says so
-    await desk.mailbox.receive([Incoming(_dated(each.read_bytes(), desk.now()), seen=False) for each in letters])
+    mails = [_set_date(letter.read_bytes(), desk.now()) for letter in letters]
+    await desk.mailbox.receive([Incoming(mail, seen=False) for mail in mails])
 
 
-def _dated(letter: bytes, now: datetime) -> bytes:
-    """With a date that is recent today and, where it has none, an id of its own."""
+def _set_date(letter: bytes, now: datetime) -> bytes:
+    """The letter with a date that is recent today and, where it has none, an id of its own."""
     if b"\nMessage-ID:" not in letter:
         letter = f"Message-ID: <{uuid.uuid4().hex}@example.org>\nDate: 0 hours ago\n".encode() + letter
-    return _AGE.sub(lambda age: f"Date: {format_datetime(now - timedelta(hours=int(age[1])))}".encode(), letter)
+
+    def date(age: re.Match[bytes]) -> bytes:
+        at = now - timedelta(hours=int(age[1]))
+        return f"Date: {format_datetime(at)}".encode()
+
+    return _AGE.sub(date, letter)
 
 
-def _seat(desk: Desk, agents: dict[str, Any]) -> None:
-    room, now = desk.room(None), desk.now()
+def _add_agents(desk: Desk, agents: dict[str, Any]) -> None:
+    room = desk.room(None)
+    now = desk.now()
     for agent in agents["agent"]:
         room.register(agent["name"], _stamp(now))
         room.set_status(agent["name"], agent["status"], _stamp(now))
     for each in agents["message"]:
         at = now - timedelta(minutes=each["minutes_ago"])
-        room.put(Message(uuid.uuid4().hex[:8], each["from"], each["to"], each["text"], _stamp(at)))
+        room.append(AgentMessage(uuid.uuid4().hex[:8], each["from"], each["to"], each["text"], _stamp(at)))
 
 
 def _stamp(at: datetime) -> str:

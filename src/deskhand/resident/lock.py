@@ -12,12 +12,15 @@ from typing import Self
 from deskhand.errors import Unavailable
 
 FILE = "running.json"
-_GLANCE = 0.01
-_GLANCES = 100
+_TRIES = 100
+_PAUSE = 0.01
+"""Seconds between two tries: whoever only looks holds the lock for less."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningDesk:
+    """The process that runs the desk of a home, and where it listens."""
+
     pid: int
     port: int
 
@@ -32,7 +35,8 @@ class DeskLock:
     def __init__(self, opened: int) -> None:
         self._opened = opened
 
-    def tell(self, port: int) -> None:
+    def announce(self, port: int) -> None:
+        """Say where the desk listens, for those who look for it."""
         os.ftruncate(self._opened, 0)
         os.pwrite(self._opened, json.dumps({"pid": os.getpid(), "port": port}).encode(), 0)
 
@@ -45,20 +49,20 @@ class DeskLock:
 
 
 def acquire(home: Path) -> DeskLock | RunningDesk:
-    """The right to run here, or who has it."""
+    """The right to run a desk in this home, or the desk that has it."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     opened = os.open(home / FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    for _ in range(_GLANCES):
-        if _locked(opened, fcntl.LOCK_EX):
+    for _ in range(_TRIES):
+        if _try_lock(opened, fcntl.LOCK_EX):
             os.ftruncate(opened, 0)
             return DeskLock(opened)
         # Whoever only looks shares the lock for a moment; whoever runs shares it with nobody.
-        if not _locked(opened, fcntl.LOCK_SH):
+        if not _try_lock(opened, fcntl.LOCK_SH):
             break
         fcntl.flock(opened, fcntl.LOCK_UN)
-        time.sleep(_GLANCE)
+        time.sleep(_PAUSE)
     try:
-        return _said(opened, home)
+        return _read(opened, home)
     finally:
         os.close(opened)
 
@@ -70,12 +74,14 @@ def find(home: Path) -> RunningDesk | None:
     except FileNotFoundError:
         return None
     try:
-        return None if _locked(opened, fcntl.LOCK_SH) else _said(opened, home)
+        if _try_lock(opened, fcntl.LOCK_SH):
+            return None
+        return _read(opened, home)
     finally:
         os.close(opened)
 
 
-def _locked(opened: int, how: int) -> bool:
+def _try_lock(opened: int, how: int) -> bool:
     try:
         fcntl.flock(opened, how | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -83,7 +89,7 @@ def _locked(opened: int, how: int) -> bool:
     return True
 
 
-def _said(opened: int, home: Path) -> RunningDesk:
+def _read(opened: int, home: Path) -> RunningDesk:
     text = os.pread(opened, 1000, 0)
     if not text:
         raise Unavailable(f"the desk in {home} is just starting or ending", hint="try again in a moment")

@@ -9,8 +9,11 @@ import logging
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import uvicorn
@@ -19,7 +22,7 @@ from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.resident.demo import Arrivals
-from deskhand.resident.doors import doors
+from deskhand.resident.doors import open_doors
 from deskhand.web.site import site
 
 log = logging.getLogger("deskhand.up")
@@ -29,20 +32,30 @@ Ready = Callable[[str], Awaitable[None]]
 LAST_STEP = 0.8
 """Seconds in which a step that was begun may end; a later one is taken up by the next start, from its row."""
 LAST_ANSWER = 1
-GLANCE = 0.5
+"""Seconds in which an answer of the page that was begun may end."""
+PAUSE = 0.5
+"""The longest time between two looks at what is held."""
+_VAULT = "mail and notes need a vault"
+_MAILBOX = "mail needs a mailbox"
+_NEEDS = {
+    _VAULT: attrgetter("settings.vault"),
+    _MAILBOX: attrgetter("mailbox"),
+    "messages to agents need a name": attrgetter("post"),
+}
 
 
 async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, demo: bool = False) -> None:
     """Run until a signal ends it; `ready` gets the address when the page answers."""
     stop = asyncio.Event()
     stop_on_signals(stop)
-    arrivals = Arrivals(desk) if demo else None
-    made = doors(desk)
-    beside = [*made.routes, *(arrivals.routes() if arrivals else [])]
-    app = site(desk, beside=beside, demo=demo)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    arrivals = Arrivals(desk) if demo else None
+    made = open_doors(desk)
+    if arrivals is not None:
+        made.routes.extend(arrivals.routes())
+    app = site(desk, beside=made.routes, demo=demo)
     try:
-        async with _served(app, listener), made.run():
+        async with _serve(app, listener), made.run():
             say(f"the page and the doors of assistants are at {address}")
             async with _at_work(_parts(desk, arrivals, address, say), stop, say):
                 await ready(address)
@@ -55,50 +68,59 @@ async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, dem
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """The first signal asks for an end; the second one does not ask."""
+    """Let the first signal ask for an end; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-    def asked() -> None:
+    def ask() -> None:
         stop.set()
-        for each in wanted:
+        for each in signals:
             loop.remove_signal_handler(each)
 
-    for each in wanted:
-        loop.add_signal_handler(each, asked)
+    for each in signals:
+        loop.add_signal_handler(each, ask)
 
 
 def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
     """What this desk cannot do, and what to set for it."""
-    needs: dict[str, Callable[[], object]] = {
-        "mail and notes need a vault": lambda: desk.settings.vault,
-        "mail needs a mailbox": lambda: desk.mailbox,
-        "messages to agents need a name": lambda: desk.post,
-    }
-    for what, need in needs.items():
+    for what, need in _NEEDS.items():
         try:
-            need()
+            need(desk)
         except DeskError as error:
             yield what, error
 
 
-Part = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What runs beside the page."""
+
+    name: str
+    work: Callable[[], Coroutine[Any, Any, None]]
+    ending: asyncio.Event | None = None
+    """Set, it asks the part to end. A part without one may be dropped at any moment."""
 
 
-def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> dict[str, Part]:
-    """What runs beside the page; each gets an event that asks it to end."""
+def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> Iterator[Part]:
     closed = dict(missing(desk))
     for what, error in closed.items():
-        say(f"{what}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
-    parts: dict[str, Part] = {}
-    if not {"mail and notes need a vault", "mail needs a mailbox"} & closed.keys():
-        parts["orchestrator"] = lambda ending: _orchestrate(desk, ending)
-        parts["decisions"] = lambda ending: _perform(desk, ending)
+        say(f"{what}: {_why(error)}")
+    if _VAULT not in closed and _MAILBOX not in closed:
+        for name, work in (("orchestrator", _orchestrate), ("decisions", _perform)):
+            # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
+            ending = asyncio.Event()
+            yield Part(name, partial(work, desk, ending), ending)
     if desk.settings.notify is not None:
-        parts["notifications"] = lambda ending: _until(ending, _notify(desk, address))
+        from deskhand.resident import notify
+
+        yield Part("notifications", partial(notify.run, desk, address))
     if arrivals is not None:
-        parts["demo"] = lambda ending: _until(ending, arrivals.by_themselves())
-    return parts
+        yield Part("demo", arrivals.arrive_later)
+
+
+def _why(error: DeskError) -> str:
+    if error.hint:
+        return f"{error.message} ({error.hint})"
+    return error.message
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
@@ -110,50 +132,34 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 
 async def _perform(desk: Desk, ending: asyncio.Event) -> None:
-    """What the person said yes to leaves when its hold ends, whichever process took the yes."""
+    """Send what the person said yes to when its hold ends, whichever process took the yes."""
     while not ending.is_set():
-        wait = GLANCE
+        wait = PAUSE
         try:
             if (due := await desk.cards.next_due()) is not None:
-                wait = min(GLANCE, (due - desk.now()).total_seconds())
+                wait = min(PAUSE, (due - desk.now()).total_seconds())
             if wait <= 0:
                 await desk.cards.perform_due()
         except DeskError as error:
             # What is held stays held, and is tried again: a database may be away for a moment.
             log.warning("not_performed", extra={"why": error.message})
-            wait = GLANCE
+            wait = PAUSE
         with suppress(TimeoutError):
             await asyncio.wait_for(ending.wait(), max(wait, 0.01))
 
 
-async def _notify(desk: Desk, address: str) -> None:
-    from deskhand.resident import notify
-
-    await notify.run(desk, address)
-
-
-async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Work that may be dropped at any moment."""
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for each in tasks:
-        each.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    if not tasks[0].cancelled():
-        tasks[0].result()
-
-
 @asynccontextmanager
-async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
-    """The parts run for as long as the block does; one that fails is named, and the page stays."""
-    # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
-    endings = {name: asyncio.Event() for name in parts}
-    tasks = [asyncio.create_task(_guarded(name, part(endings[name]), stop, say)) for name, part in parts.items()]
+async def _at_work(parts: Iterable[Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
+    """Run the parts for as long as the block runs; one that fails is named, and the page stays."""
+    tasks = {asyncio.create_task(_run(part, stop, say)): part for part in parts}
     try:
         yield
     finally:
-        for each in endings.values():
-            each.set()
+        for task, part in tasks.items():
+            if part.ending is None:
+                task.cancel()
+            else:
+                part.ending.set()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=LAST_STEP)
             for task in late:
@@ -161,21 +167,21 @@ async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> Asy
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _guarded(name: str, work: Coroutine[Any, Any, None], stop: asyncio.Event, say: Say) -> None:
-    """The one seam of the parts: a failure is said and on the log, and stops no other part."""
-    say(f"{name} started")
+async def _run(part: Part, stop: asyncio.Event, say: Say) -> None:
+    """Run one part: a failure is said and logged here, and stops no other part."""
+    say(f"{part.name} started")
     try:
-        await work
+        await part.work()
     except DeskError as error:
-        log.error("part_stopped", extra={"part": name, "why": error.message})  # noqa: TRY400 - it names its cause
-        say(f"{name} stopped: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+        log.error("part_stopped", extra={"part": part.name, "why": error.message})  # noqa: TRY400 - it names its cause
+        say(f"{part.name} stopped: {_why(error)}")
     except Exception:
         reference = secrets.token_hex(4)
-        log.exception("crash", extra={"part": name, "reference": reference})
-        say(f"{name} stopped by an unexpected error; the log has it under {reference}")
+        log.exception("crash", extra={"part": part.name, "reference": reference})
+        say(f"{part.name} stopped by an unexpected error; the log has it under {reference}")
     else:
-        if not stop.is_set() and name != "demo":
-            say(f"{name} ended")
+        if not stop.is_set() and part.name != "demo":
+            say(f"{part.name} ended")
 
 
 class _Server(uvicorn.Server):
@@ -186,7 +192,7 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _served(app: Any, listener: socket.socket) -> AsyncIterator[None]:
+async def _serve(app: Any, listener: socket.socket) -> AsyncIterator[None]:
     config = uvicorn.Config(
         app,
         log_config=None,

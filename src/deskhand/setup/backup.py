@@ -5,30 +5,32 @@ what is restored is proved before anything is replaced; the home that was there 
 """
 
 import fcntl
-import io
 import json
 import os
+import shutil
 import sqlite3
 import tarfile
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import file_digest, sha256
+from hashlib import file_digest
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from deskhand import __version__, audit, clock
+from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
-from deskhand.store import open_store, schema
+from deskhand.setup.files import private
+from deskhand.store import Transaction, open_store, schema
 
 FORM = 1
 _MANIFEST = "manifest.json"
 _NOT_KEPT = frozenset({"cache", "backups", "running.json"})
-"""What can be made again, is a copy itself, or holds for a moment only."""
+"""Left out: what can be made again, is a copy itself, or holds for a moment only."""
 _NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".lock", ".pid", ".sock")
 _DEAD_MAN = 128
 """The byte of a `-shm` file on which every connection to its database holds a lock for as long as it is open."""
@@ -37,7 +39,7 @@ _LARGEST_MANIFEST = 16 * 1024**2
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class Backup:
     file: Path
     members: tuple[str, ...]
     entries: int | None
@@ -48,12 +50,12 @@ class Made:
 class Restored:
     home: Path
     aside: Path | None
-    """Where the home lies that was there."""
+    """Where the home is now that was there before."""
     made: str
     entries: int | None
 
 
-def backup(settings: Settings, file: Path, now: datetime, *, database: bool = True) -> Made:
+def backup(settings: Settings, file: Path, now: datetime, *, database: bool = True) -> Backup:
     """Write the desk into `file`, which must not be there yet."""
     source = _database(settings) if database else None
     if file.exists() or file.is_symlink():
@@ -66,7 +68,7 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
             members = _write(opened, Path(stage), settings.home, source, now)
             opened.flush()
             os.fsync(opened.fileno())
-        entries = _proved(Path(name), settings.home)
+        entries = _read_back(Path(name), settings.home)
         os.link(name, file)
     except FileExistsError:
         raise Exists(f"{file} is there already", hint="choose another name") from None
@@ -74,22 +76,28 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
         raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
     finally:
         Path(name).unlink(missing_ok=True)
-    return Made(file, tuple(members), entries)
+    return Backup(file, tuple(members), entries)
 
 
-def restore(file: Path, home: Path, now: datetime) -> Restored:
-    """Put the desk of `file` at `home`. Until it is proved whole nothing is touched."""
+def restore(file: Path, home: Path, now: datetime, forget: Callable[[Transaction], object]) -> Restored:
+    """Put the desk of `file` at `home`. Until it is proved whole nothing is touched.
+
+    `forget` ends what must not come back: sessions and links to the page.
+    """
     home = home.absolute()
     home.parent.mkdir(parents=True, exist_ok=True)
     stage = home.with_name(f".{home.name}.restoring-{uuid.uuid4().hex[:8]}")
     try:
         stage.mkdir(mode=0o700)
         manifest = _unpack(file, stage)
-        entries = _settled(stage, now) if (stage / "desk.db").exists() else None
+        entries = None
+        if (stage / "desk.db").exists():
+            entries = _prepare(stage / "desk.db", now, forget)
         with _nobody_there(home):
-            aside = _swapped(stage, home, now)
+            aside = _exchange(stage, home, now)
     finally:
-        _remove(stage)
+        if stage.exists():
+            shutil.rmtree(stage)
     return Restored(home, aside, str(manifest["made"]), entries)
 
 
@@ -105,74 +113,87 @@ def _database(settings: Settings) -> Path:
 
 
 def _write(opened: Any, stage: Path, home: Path, source: Path | None, now: datetime) -> list[str]:
-    # The ledger before the mailbox: a mail that left in between is then found in Sent, and not sent again.
-    copies: dict[str, Path] = {}
-    if source is not None and source.exists():
-        copies["desk.db"] = _copied(source, stage / "desk.db")
-    for path in sorted(home.rglob("*")):
-        name = path.relative_to(home).as_posix()
-        if not _is_kept(path, name, home) or stage in path.parents or name == "desk.db":
-            continue
-        copies[name] = _copied(path, stage / f"{len(copies)}.db") if path.suffix == ".db" else path
+    """Write the archive with everything that is kept; returns the names in it."""
+    copies = _collect(stage, home, source)
     about: dict[str, dict[str, Any]] = {}
     with tarfile.open(fileobj=opened, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, path in copies.items():
-            # Read once: what is told in the manifest is what was written, whoever changes the file meanwhile.
-            data = path.read_bytes() if path.suffix != ".db" else None
-            digest = _digest(path) if data is None else sha256(data).hexdigest()
-            size = path.stat().st_size if data is None else len(data)
-            about[name] = {"sha256": digest, "size": size}
-            with path.open("rb") if data is None else io.BytesIO(data) as content:
+            size = path.stat().st_size
+            about[name] = {"sha256": _digest(path), "size": size}
+            with path.open("rb") as content:
                 archive.addfile(_member(name, size, now), content)
-        manifest = {"form": FORM, "deskhand": __version__, "made": now.isoformat(), "schema": schema.HEAD}
-        manifest |= {"database": "sqlite" if "desk.db" in copies else None, "files": about}
+        manifest = {
+            "form": FORM,
+            "deskhand": __version__,
+            "made": now.isoformat(),
+            "schema": schema.HEAD,
+            "database": "sqlite" if "desk.db" in copies else None,
+            "files": about,
+        }
         text = json.dumps(manifest, indent=2).encode()
-        archive.addfile(_member(_MANIFEST, len(text), now), io.BytesIO(text))
+        archive.addfile(_member(_MANIFEST, len(text), now), BytesIO(text))
     return list(copies)
 
 
-def _is_kept(path: Path, name: str, home: Path) -> bool:
-    top = path.relative_to(home).parts[0]
-    hidden = any(part.startswith(".") for part in path.relative_to(home).parts)
-    return (
-        path.is_file()
-        and not path.is_symlink()
-        and not hidden
-        and top not in _NOT_KEPT
-        and not name.endswith(_NOT_KEPT_ENDS)
-    )
+def _collect(stage: Path, home: Path, source: Path | None) -> dict[str, Path]:
+    """The name of each file that is kept, and its copy in `stage`, which nobody changes any more."""
+    copies: dict[str, Path] = {}
+    # The ledger before the mailbox: a mail that left in between is then found in Sent, and not sent again.
+    if source is not None and source.exists():
+        copies["desk.db"] = _copy(source, stage / "desk.db")
+    for path in sorted(home.rglob("*")):
+        name = path.relative_to(home).as_posix()
+        if name != "desk.db" and stage not in path.parents and _is_kept(path, name):
+            copies[name] = _copy(path, stage / str(len(copies)))
+    return copies
+
+
+def _is_kept(path: Path, name: str) -> bool:
+    parts = name.split("/")
+    if path.is_symlink() or not path.is_file():
+        return False
+    if parts[0] in _NOT_KEPT or name.endswith(_NOT_KEPT_ENDS):
+        return False
+    return not any(part.startswith(".") for part in parts)
 
 
 def _member(name: str, size: int, now: datetime) -> tarfile.TarInfo:
-    made = tarfile.TarInfo(name)
-    made.size, made.mode, made.mtime = size, 0o600, int(now.timestamp())
-    return made
+    member = tarfile.TarInfo(name)
+    member.size = size
+    member.mode = 0o600
+    member.mtime = int(now.timestamp())
+    return member
 
 
-def _copied(database: Path, copy: Path) -> Path:
-    """One moment of a database that others may be writing."""
+def _copy(file: Path, copy: Path) -> Path:
+    """Copy one moment of a file; a database may be written by others meanwhile."""
+    if file.suffix != ".db":
+        return Path(shutil.copyfile(file, copy))
     try:
         with (
-            closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as source,
             closing(sqlite3.connect(copy)) as target,
         ):
             source.backup(target)
             # A file of its own, whole without a -wal beside it.
             target.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
-        raise Unreadable(f"{database} cannot be copied: {error}", hint="`deskhand doctor` says more") from error
+        raise Unreadable(f"{file} cannot be copied: {error}", hint="`deskhand doctor` says more") from error
     return copy
 
 
-def _proved(file: Path, home: Path) -> int | None:
+def _read_back(file: Path, home: Path) -> int | None:
+    """Prove that the archive can be restored; returns how many lines its record has."""
     with tempfile.TemporaryDirectory(dir=home) as stage:
         _unpack(file, Path(stage))
         database = Path(stage) / "desk.db"
-        return _record(database) if database.exists() else None
+        if not database.exists():
+            return None
+        return _verify_record(database)
 
 
 def _unpack(file: Path, stage: Path) -> dict[str, Any]:
-    """Each file that the manifest names, and no other, with the digest that it tells."""
+    """Put each file that the manifest names, and no other, into `stage`, and check its digest."""
     try:
         with tarfile.open(file, "r:") as archive:
             manifest = _manifest(archive)
@@ -193,7 +214,9 @@ def _unpack(file: Path, stage: Path) -> dict[str, Any]:
 
 def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:
     found = _content(archive, archive.getmember(_MANIFEST), _LARGEST_MANIFEST)
-    manifest: dict[str, Any] = json.loads(found.read() if found else b"")
+    if found is None:
+        raise ValueError
+    manifest: dict[str, Any] = json.loads(found.read())
     if manifest["form"] != FORM:
         raise Denied("this backup was made by a newer deskhand", reason="newer", hint="upgrade, then restore")
     if str(manifest["schema"]) > schema.HEAD:
@@ -208,7 +231,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         raise Unreadable(f"the backup holds {member.name!r}, which is no plain file", hint="take another backup")
     place = stage.joinpath(*parts)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(place, "xb", opener=_private) as made:
+    with open(place, "xb", opener=private) as made:
         while piece := content.read(1 << 20):
             made.write(piece)
         made.flush()
@@ -218,43 +241,39 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
 
 
 def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> IO[bytes] | None:
-    """Of a plain file. One with holes would be larger on the disk than the archive that it comes from."""
-    plain = member.isreg() and not member.issparse() and member.size <= most
-    return archive.extractfile(member) if plain else None
+    """What a plain file holds. One with holes would be larger on the disk than the archive that it comes from."""
+    if not member.isreg() or member.issparse() or member.size > most:
+        return None
+    return archive.extractfile(member)
 
 
-def _record(database: Path) -> int:
-    """The record's lines, proved; opening the copy brings its schema up to date."""
+def _verify_record(database: Path) -> int:
+    """How many lines the record has, all proved; opening the copy brings its schema up to date."""
     store = open_store(f"sqlite:///{database}")
     try:
         match store.write_sync(audit.verify):
             case audit.Verified(entries):
                 return entries
             case audit.Broken(seq, why):
-                raise Unreadable(
-                    f"the record in the backup is not whole: line {seq}: {why}", hint="take another backup"
-                )
+                broken = f"the record in the backup is not whole: line {seq}: {why}"
+                raise Unreadable(broken, hint="take another backup")
     finally:
         store.close()
 
 
-def _settled(stage: Path, now: datetime) -> int:
-    """Prove the record, then forget what must not come back: sessions, links, and every yes that was only held."""
-    database = stage / "desk.db"
-    entries = _record(database)
-    entry = audit.Entry(
-        timestamp=clock.iso(now),
-        correlation_id=str(uuid.uuid4()),
-        actor="person",
-        action_type="restore",
-        target="desk",
-        result="success",
-    )
+def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], object]) -> int:
+    """Prove the record, then forget sessions, links, and every yes that was only held."""
+    entries = _verify_record(database)
+    entry = audit.Entry.of(now, "person", "restore", "desk")
+
+    def prepare(tx: Transaction) -> None:
+        forget(tx)
+        tx.execute("DELETE FROM holds")
+        audit.append(tx, entry)
+
     store = open_store(f"sqlite:///{database}")
     try:
-        for table in ("sessions", "entry_links", "holds"):
-            store.write_sync(lambda tx, table=table: tx.execute(f"DELETE FROM {table}"))  # type: ignore[misc]
-        store.write_sync(lambda tx: audit.append(tx, entry))
+        store.write_sync(prepare)
     finally:
         store.close()
     return entries
@@ -269,13 +288,13 @@ def _nobody_there(home: Path) -> Iterator[None]:
             try:
                 fcntl.lockf(opened, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, _DEAD_MAN)
             except OSError as error:
-                raise Denied(
-                    f"a desk is running in {home}", reason="running", hint="stop `deskhand up` and its clients first"
-                ) from error
+                hint = "stop `deskhand up` and its clients first"
+                raise Denied(f"a desk is running in {home}", reason="running", hint=hint) from error
         yield
 
 
-def _swapped(stage: Path, home: Path, now: datetime) -> Path | None:
+def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
+    """Put `stage` in the place of the home, and the home aside; returns where the old home is then."""
     aside = home.with_name(f"{home.name}.before-{now:%Y%m%dT%H%M%S}")
     if not home.exists():
         stage.rename(home)
@@ -294,17 +313,6 @@ def _swapped(stage: Path, home: Path, now: datetime) -> Path | None:
     return aside
 
 
-def _remove(stage: Path) -> None:
-    from shutil import rmtree
-
-    if stage.exists():
-        rmtree(stage)
-
-
 def _digest(path: Path) -> str:
     with path.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

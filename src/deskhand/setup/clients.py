@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-SERVERS = ("desk", "email", "gmail", "obsidian", "tasks", "agentmail")
 Form = Literal["json", "jsonc", "toml"]
 
 
@@ -24,6 +23,10 @@ class Client:
     """Whether an entry names its transport."""
     own_command: str | None = None
     """The beginning of its own command that adds a server."""
+
+    @property
+    def headers_key(self) -> str:
+        return "http_headers" if self.form == "toml" else "headers"
 
 
 CLIENTS = {
@@ -50,7 +53,7 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a running desk answers, and what to show there."""
+    """Where a running desk answers, and the token that opens it."""
 
     url: str
     token: str
@@ -58,15 +61,17 @@ class Address:
 
 def entry(client: Client, server: Program | Address) -> dict[str, Any]:
     """The server in the client's own words."""
+    words: dict[str, Any]
     match server:
         case Program(command, arguments, home):
-            words: dict[str, Any] = {"command": command, "args": list(arguments)}
-            words["env"] = {"DESKHAND_HOME": str(home)}
-            return {"type": "stdio"} | words if client.typed else words
+            transport = "stdio"
+            words = {"command": command, "args": list(arguments), "env": {"DESKHAND_HOME": str(home)}}
         case Address(url, token):
-            headers = {"Authorization": f"Bearer {token}"}
-            words = {str(client.url_key): url, "http_headers" if client.form == "toml" else "headers": headers}
-            return {"type": "http"} | words if client.typed else words
+            transport = "http"
+            words = {str(client.url_key): url, client.headers_key: {"Authorization": f"Bearer {token}"}}
+    if not client.typed:
+        return words
+    return {"type": transport} | words
 
 
 def this_program(home: Path, server: str) -> Program:

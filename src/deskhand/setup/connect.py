@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unreadable
+from deskhand.errors import DeskError, InvalidInput, NotFound, Unreadable
 from deskhand.setup import files, jsonc
 from deskhand.setup.clients import Address, Client, Program, entry
 
@@ -21,8 +21,8 @@ MASK = "********"
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a file would become."""
+class ClientPlan:
+    """What a client's file would become."""
 
     client: Client
     file: Path
@@ -31,7 +31,7 @@ class Plan:
     after: bytes | None
     """None: the file goes, since it was made by us."""
     difference: str
-    """Of the desk's entry, with every secret masked; the rest of the file is nobody's business."""
+    """How the desk's entry changes, with every secret masked; the rest of the file is not shown."""
 
     @property
     def changes(self) -> bool:
@@ -57,7 +57,7 @@ def entry_name(server: str) -> str:
     return "deskhand" if server == "desk" else f"deskhand-{server}"
 
 
-def planned(client: Client, file: Path, name: str, server: Program | Address) -> Plan:
+def plan_entry(client: Client, file: Path, name: str, server: Program | Address) -> ClientPlan:
     """The file with the desk's entry in it."""
     if isinstance(server, Address) and client.url_key is None:
         raise InvalidInput(
@@ -67,26 +67,26 @@ def planned(client: Client, file: Path, name: str, server: Program | Address) ->
     before = files.content(file)
     text, old = _read(client, file, before, name)
     new = entry(client, server)
-    after = text if old == new else _with_entry(client, text, name, new)
-    _demand_only_ours(client, text, after, name, new)
-    unchanged = before is not None and old == new
-    return Plan(
-        client, file, name, before, before if unchanged else after.encode(), _difference(client, name, old, new)
-    )
+    after = before
+    if before is None or old != new:
+        changed = _with_entry(client, text, name, new)
+        _demand_only_ours(client, text, changed, name, new)
+        after = changed.encode()
+    return ClientPlan(client, file, name, before, after, _difference(client, name, old, new))
 
 
-def connect(home: Path, plan: Plan, token: str | None, now: datetime) -> Connection:
+def connect(home: Path, plan: ClientPlan, token: str | None, now: datetime) -> Connection:
     """Write what was planned; a copy of what was there lies in the desk's home."""
     place = _record_file(home, plan.client, plan.name)
-    kept = (
-        files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now) if plan.before is not None else None
-    )
     known = _record(place)
-    # Connected twice: what was there before the first time is what is to be restored.
-    if known is not None and plan.before is not None and _digest(plan.before) == known.written:
-        kept = Path(known.backup) if known.backup else None
+    kept = None
+    if plan.before is not None:
+        kept = str(files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now))
+        # Connected twice: what was there before the first time is what is to be restored.
+        if known is not None and _digest(plan.before) == known.written:
+            kept = known.backup
     after = plan.after or b""
-    made = Connection(plan.client.name, plan.name, str(plan.file), str(kept) if kept else None, _digest(after), token)
+    made = Connection(plan.client.name, plan.name, str(plan.file), kept, _digest(after), token)
     # The note first: a connection that nobody remembers could not be taken back.
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     noted = files.content(place)
@@ -94,19 +94,16 @@ def connect(home: Path, plan: Plan, token: str | None, now: datetime) -> Connect
     try:
         files.rewrite(plan.file, after, plan.before)
     except DeskError:
-        _put_back(place, noted)
+        files.rewrite(place, noted, files.content(place))
         raise
     return made
 
 
-def connection(home: Path, client: Client, name: str) -> Connection | None:
-    return _record(_record_file(home, client, name))
-
-
-def planned_undo(home: Path, client: Client, file: Path, name: str) -> Plan:
+def plan_undo(home: Path, client: Client, file: Path, name: str) -> ClientPlan:
     """The file as it was before, or without the desk's entry where it was changed since."""
-    known = connection(home, client, name)
-    file = Path(known.file) if known else file
+    known = _record(_record_file(home, client, name))
+    if known is not None:
+        file = Path(known.file)
     before = files.content(file)
     if before is None:
         raise NotFound(f"there is no file {file}", hint=f"{client.title} is not connected")
@@ -115,49 +112,46 @@ def planned_undo(home: Path, client: Client, file: Path, name: str) -> Plan:
         raise NotFound(f"{file} has no entry {name}", hint=f"{client.title} is not connected")
     after: bytes | None = _without_entry(client, text, name).encode()
     if known is not None and _digest(before) == known.written:
-        backup = files.content(Path(known.backup)) if known.backup else None
-        after = backup if backup is not None or known.backup is None else after
-    return Plan(client, file, name, before, after, _difference(client, name, old, None))
+        if known.backup is None:
+            after = None
+        elif (backup := files.content(Path(known.backup))) is not None:
+            after = backup
+    return ClientPlan(client, file, name, before, after, _difference(client, name, old, None))
 
 
-def disconnect(home: Path, plan: Plan, now: datetime) -> Connection | None:
-    """Take the entry out; what was there now is kept as well."""
+def disconnect(home: Path, plan: ClientPlan, now: datetime) -> Connection | None:
+    """Take the entry out; a copy of the file before that is kept too."""
     if plan.before is not None:
         files.keep(home, f"{plan.client.name}-{plan.file.name}", plan.before, now)
-    if plan.after is None:
-        if files.content(plan.file) != plan.before:
-            raise Changed(f"{plan.file} was changed by another program", hint="try again; nothing was changed")
-        plan.file.unlink()
-    else:
-        files.rewrite(plan.file, plan.after, plan.before)
+    files.rewrite(plan.file, plan.after, plan.before)
     place = _record_file(home, plan.client, plan.name)
     known = _record(place)
     place.unlink(missing_ok=True)
     return known
 
 
-def present(client: Client, file: Path, name: str) -> dict[str, Any] | None:
+def find_entry(client: Client, file: Path, name: str) -> dict[str, Any] | None:
     """The desk's entry in the client's file."""
-    found = files.content(file)
-    return None if found is None else _read(client, file, found, name)[1]
-
-
-def snippet(client: Client, name: str, server: Program | Address) -> str:
-    """The entry as a person would put it into the file."""
-    return _rendered(client, name, entry(client, server))
+    data = files.content(file)
+    if data is None:
+        return None
+    _, found = _read(client, file, data, name)
+    return found
 
 
 def own_command(client: Client, name: str, server: Program | Address) -> str | None:
-    """The same with the client's own command, where it has one."""
+    """The client's own command that adds the entry; None where it has none."""
     if client.own_command is None or isinstance(server, Address):
         return None
-    flag = {"codex": "--env"}.get(client.name, "-e")
-    variable = f"DESKHAND_HOME={server.home}"
+    home = shlex.quote(f"DESKHAND_HOME={server.home}")
     program = shlex.join([server.command, *server.arguments])
-    # Gemini takes no `--` before the program.
-    if client.name == "gemini":
-        return f"{client.own_command} {flag} {shlex.quote(variable)} {name} {program}"
-    return f"{client.own_command} {name} {flag} {shlex.quote(variable)} -- {program}"
+    match client.name:
+        case "gemini":  # takes no `--` before the program
+            return f"{client.own_command} -e {home} {name} {program}"
+        case "codex":
+            return f"{client.own_command} {name} --env {home} -- {program}"
+        case _:
+            return f"{client.own_command} {name} -e {home} -- {program}"
 
 
 def _read(client: Client, file: Path, data: bytes | None, name: str) -> tuple[str, dict[str, Any] | None]:
@@ -165,29 +159,27 @@ def _read(client: Client, file: Path, data: bytes | None, name: str) -> tuple[st
     try:
         text = (data or b"").decode()
         return text, _entry_in(client, text, name)
-    except (UnicodeDecodeError, ValueError, RecursionError, Unreadable) as error:
-        why = error.message if isinstance(error, Unreadable) else str(error)
-        raise Unreadable(
-            f"{file} cannot be read as {client.form.upper()}: {why}", hint="correct the file; it was not touched"
-        ) from error
+    except (ValueError, RecursionError, Unreadable) as error:
+        why = f"{file} cannot be read as {client.form.upper()}: {error}"
+        raise Unreadable(why, hint="correct the file; it was not touched") from error
 
 
 def _entry_in(client: Client, text: str, name: str) -> dict[str, Any] | None:
-    found = _whole(client, text).get(client.table, {})
+    found = _parse(client, text).get(client.table, {})
     if not isinstance(found, dict) or not isinstance(found.get(name, {}), dict):
         raise Unreadable(f"{client.table} does not hold servers")
     inner: dict[str, Any] | None = found.get(name)
     return inner
 
 
-def _whole(client: Client, text: str) -> dict[str, Any]:
+def _parse(client: Client, text: str) -> dict[str, Any]:
     if client.form == "toml":
         import tomllib
 
         return tomllib.loads(text)
     if not text.strip("\ufeff \t\r\n"):
         return {}
-    found = json.loads(text) if client.form == "json" else jsonc.value(text, jsonc.parse(text))
+    found = json.loads(text) if client.form == "json" else jsonc.loads(text)
     if not isinstance(found, dict):
         raise Unreadable("the file is not an object")
     return found
@@ -224,10 +216,10 @@ def _without_entry(client: Client, text: str, name: str) -> str:
 
 
 def _demand_only_ours(client: Client, before: str, after: str, name: str, new: dict[str, Any]) -> None:
-    """Whatever editor wrote it: the file says what it said, and our entry."""
-    expected, found = _whole(client, before), _whole(client, after)
+    """Refuse a change after which the file does not say what it said before, and our entry."""
+    expected = _parse(client, before)
     expected.setdefault(client.table, {})[name] = new
-    if expected != found:
+    if _parse(client, after) != expected:
         raise Unreadable(
             "the file is written in a way that cannot be changed safely",
             hint="put the entry in by hand: --print shows it; nothing was changed",
@@ -235,25 +227,28 @@ def _demand_only_ours(client: Client, before: str, after: str, name: str, new: d
 
 
 def _difference(client: Client, name: str, old: dict[str, Any] | None, new: dict[str, Any] | None) -> str:
-    before, after = (_rendered(client, name, _masked(each)).splitlines() if each else [] for each in (old, new))
+    before = snippet(client, name, _mask(old or {})).splitlines()
+    after = snippet(client, name, _mask(new or {})).splitlines()
     return "\n".join(unified_diff(before, after, "before", "after", n=100, lineterm=""))
 
 
-def _masked(shown: dict[str, Any]) -> dict[str, Any]:
+def _mask(server: dict[str, Any]) -> dict[str, Any]:
     """A server's variables and headers are secrets, but for the one that we put there ourselves."""
-    hidden = {"env", "headers", "http_headers"}
-    return {
-        key: {inner: text if inner == "DESKHAND_HOME" else MASK for inner, text in value.items()}
-        if key in hidden and isinstance(value, dict)
-        else value
-        for key, value in shown.items()
-    }
+    masked = dict(server)
+    for key in ("env", "headers", "http_headers"):
+        if isinstance(server.get(key), dict):
+            own = {name: text for name, text in server[key].items() if name == "DESKHAND_HOME"}
+            masked[key] = dict.fromkeys(server[key], MASK) | own
+    return masked
 
 
-def _rendered(client: Client, name: str, shown: dict[str, Any]) -> str:
+def snippet(client: Client, name: str, server: dict[str, Any]) -> str:
+    """The entry as a person would put it into the file; nothing for none."""
+    if not server:
+        return ""
     if client.form == "toml":
-        return _with_entry(client, "", name, shown).strip()
-    return json.dumps({client.table: {name: shown}}, indent=2, ensure_ascii=False)
+        return _with_entry(client, "", name, server).strip()
+    return json.dumps({client.table: {name: server}}, indent=2, ensure_ascii=False)
 
 
 def _record_file(home: Path, client: Client, name: str) -> Path:
@@ -268,13 +263,6 @@ def _record(place: Path) -> Connection | None:
         return Connection(**json.loads(found))
     except (ValueError, TypeError) as error:
         raise Unreadable(f"{place} is damaged", hint="move it away; --undo then takes out the entry alone") from error
-
-
-def _put_back(place: Path, noted: bytes | None) -> None:
-    if noted is None:
-        place.unlink(missing_ok=True)
-    else:
-        files.rewrite(place, noted, files.content(place))
 
 
 def _digest(data: bytes) -> str:

@@ -1,24 +1,24 @@
-"""The check-up of a desk: one finding a part, each with what to do; and the few repairs that are safe."""
+"""The check-up of a desk: for each part a finding that says what to do; and the few repairs that are safe."""
 
 import asyncio
 import inspect
 import sqlite3
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import httpx2
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
-from deskhand.setup import machine, parts
-from deskhand.setup.findings import Finding, bad, good
-
-__all__ = ["Finding", "checkup", "repair"]
+from deskhand.setup.checks import desk as parts
+from deskhand.setup.checks import machine
+from deskhand.setup.checks.findings import Finding, bad, good
 
 Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
 
 
 def _configuration(desk: Desk) -> Finding:
-    return good("configuration", f"every option of {desk.settings.home / 'config.toml'} and the environment is valid")
+    return good(f"every option of {desk.settings.home / 'config.toml'} and the environment is valid")
 
 
 CHECKS: dict[str, Check] = {
@@ -48,7 +48,7 @@ REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.
 
 async def checkup(desk: Desk) -> list[Finding]:
     """Every part in turn; one that fails is a finding, never the end of the check-up."""
-    return [await _checked(name, check, desk) for name, check in CHECKS.items()]
+    return [replace(await _check(check, desk), name=name) for name, check in CHECKS.items()]
 
 
 def repair(desk: Desk) -> list[str]:
@@ -56,15 +56,15 @@ def repair(desk: Desk) -> list[str]:
     return [line for each in REPAIRS for line in each(desk)]
 
 
-async def _checked(name: str, check: Check, desk: Desk) -> Finding:
+async def _check(check: Check, desk: Desk) -> Finding:
     try:
         if inspect.iscoroutinefunction(check):
             found: Finding = await check(desk)
             return found
         return await asyncio.to_thread(check, desk)  # type: ignore[arg-type]
     except DeskError as error:
-        return bad(name, error.message, error.hint)
+        return bad(error.message, error.hint)
     except TimeoutError:
-        return bad(name, "does not answer in time", "look whether it runs and can be reached")
+        return bad("does not answer in time", "look whether it runs and can be reached")
     except (OSError, sqlite3.Error, httpx2.HTTPError) as error:
-        return bad(name, f"cannot be checked: {error}", "look at what it names")
+        return bad(f"cannot be checked: {error}", "look at what it names")

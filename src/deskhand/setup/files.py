@@ -9,7 +9,12 @@ from pathlib import Path
 from deskhand.errors import Changed, Unavailable
 
 _NEW = 0o600
-"""A file that we make may hold a token or an address."""
+"""The permissions of a new file: it may hold a token or an address."""
+
+
+def private(path: str, flags: int) -> int:
+    """An opener for `open`: a file that it makes is readable by its owner only."""
+    return os.open(path, flags, _NEW)
 
 
 def content(file: Path) -> bytes | None:
@@ -22,25 +27,34 @@ def content(file: Path) -> bytes | None:
         raise Unavailable(f"cannot read {file}: {error.strerror}", hint="nothing was changed") from error
 
 
-def rewrite(file: Path, data: bytes, seen: bytes | None) -> None:
-    """Put `data` into the file that held `seen`. Its permissions stay, and a link stays a link."""
+def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
+    """Put `data` into the file that held `seen`; None: no file. Its permissions stay, and a link stays a link."""
     place = Path(os.path.realpath(file))
     if content(place) != seen:
         raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
+    mode = _NEW
     try:
+        if data is None:
+            file.unlink(missing_ok=True)
+            return
+        if seen is not None:
+            mode = stat.S_IMODE(place.stat().st_mode)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _swap(place, data, _NEW if seen is None else stat.S_IMODE(place.stat().st_mode))
+        _swap(place, data, mode)
     except OSError as error:
         raise Unavailable(f"cannot write {file}: {error.strerror}", hint="nothing was changed") from error
 
 
 def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:
-    """A copy of `data` in the desk's home, readable by its owner only; its place."""
+    """Write a copy of `data` into the desk's home, readable by its owner only; returns its place."""
     folder = home / "backups"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    stamp = f"{now:%Y%m%dT%H%M%S}"
-    tried = (folder / f"{name}.{stamp}{f'-{more}' if more else ''}" for more in range(10_000))
-    place = next(each for each in tried if not each.exists())
+    first = folder / f"{name}.{now:%Y%m%dT%H%M%S}"
+    place = first
+    for more in range(1, 10_000):
+        if not place.exists():
+            break
+        place = folder / f"{first.name}-{more}"
     _swap(place, data, _NEW)
     return place
 

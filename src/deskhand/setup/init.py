@@ -13,23 +13,20 @@ from typing import Any
 from pydantic import SecretStr
 from pydantic_core import PydanticUndefined
 
-from deskhand.config import OPTIONS, Option, Settings, is_secret, load, sentence, shown
+from deskhand.config import OPTIONS, Option, Settings, display, is_secret, load, sentence
 from deskhand.environment import flat
 from deskhand.errors import BadConfig, FieldProblem, InvalidInput
 from deskhand.mail.addresses import recipient
-from deskhand.orchestrator import files as files_of_the_desk
+from deskhand.notes.folders import FOLDERS
 from deskhand.setup import files
 from deskhand.setup.clients import programs_folder
-
-FOLDERS = (*files_of_the_desk.FOLDERS, "Logs")
-"""The desk's own folders in the vault."""
 
 _HEAD = """\
 # The desk's options. The environment wins over this file; `deskhand config show` tells where each value comes from.
 # A line without its # is in force.
 """
 _NOT_HERE = frozenset({"home", "tmux", "tmux_pane"})
-"""Where the file lies, and what tmux says: neither can be written in it."""
+"""Options that config.toml cannot hold: where it lies itself, and what tmux says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ConfigPlan:
     """What config.toml would become."""
 
     file: Path
@@ -49,7 +46,7 @@ class Plan:
     changes: tuple[Change, ...]
     """The values that change, secrets masked."""
     added: tuple[str, ...]
-    """Options that the file did not speak of; they come in as comments."""
+    """Options that the file does not name yet; they are added as comments."""
 
     @property
     def writes(self) -> bool:
@@ -64,17 +61,19 @@ def vaults(environment: Mapping[str, str], platform: str = sys.platform) -> list
             path = Path(str(vault.get("path")))
             if path.is_absolute() and path.is_dir():
                 latest = vault.get("ts")
-                found[path] = (bool(vault.get("open")), latest if isinstance(latest, int) else 0)
-    return sorted(found, key=lambda path: found[path], reverse=True)
+                if not isinstance(latest, int):
+                    latest = 0
+                found[path] = (bool(vault.get("open")), latest)
+    return sorted(found, key=found.__getitem__, reverse=True)
 
 
-def planned(home: Path, answers: Mapping[str, str]) -> Plan:
+def plan_config(home: Path, answers: Mapping[str, str]) -> ConfigPlan:
     """config.toml with the answers in it; `answers` has a value for each field of Settings that is to be set."""
     file = home / "config.toml"
     before = files.content(file)
     old = _values(file, before)
-    new = {OPTIONS[name].key: _checked(name, value) for name, value in answers.items()}
-    text, added = _edited((before or b"").decode(), new)
+    new = {OPTIONS[name].key: _check(name, value) for name, value in answers.items()}
+    text, added = _edit((before or b"").decode(), new)
     if _flat_or_none(text) != old | new:
         raise BadConfig(
             f"{file} is written in a way that cannot be changed safely",
@@ -82,21 +81,21 @@ def planned(home: Path, answers: Mapping[str, str]) -> Plan:
         )
     _demand_valid(file, text)
     changes = tuple(
-        Change(key, _shown(key, old.get(key)), _shown(key, value))
+        Change(key, _display(key, old.get(key)), _display(key, value))
         for key, value in new.items()
         if old.get(key) != value
     )
-    return Plan(file, before, text, changes, tuple(added))
+    return ConfigPlan(file, before, text, changes, tuple(added))
 
 
 def demand_answer(home: Path, name: str, value: str) -> None:
-    """One answer that config.toml can hold, whatever else stands in it."""
-    text, _ = _edited("", {OPTIONS[name].key: _checked(name, value)})
+    """Refuse an answer that config.toml cannot hold, whatever else stands in it."""
+    text, _ = _edit("", {OPTIONS[name].key: _check(name, value)})
     _demand_valid(home / "config.toml", text)
 
 
-def _edited(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """The text with the values in it, and which options came in as comments; the caller checks what it says now."""
+def _edit(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """The text with the values in it, and the options that were added as comments. The caller checks the result."""
     written, added = _complete(text)
     for key, value in new.items():
         if _flat_or_none(written) is None:
@@ -105,8 +104,8 @@ def _edited(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
     return written, added
 
 
-def write(plan: Plan, now: datetime) -> Path | None:
-    """Put it there; the place of the copy of what was there before."""
+def write(plan: ConfigPlan, now: datetime) -> Path | None:
+    """Write the planned file; returns where a copy of the old one is."""
     if not plan.writes:
         return None
     home = plan.file.parent
@@ -118,23 +117,26 @@ def write(plan: Plan, now: datetime) -> Path | None:
     return kept
 
 
-def present(home: Path, name: str) -> str | None:
+def current_value(home: Path, name: str) -> str | None:
     """What config.toml says of an option now, a secret masked."""
     file = home / "config.toml"
-    return _shown(OPTIONS[name].key, _values(file, files.content(file)).get(OPTIONS[name].key))
+    key = OPTIONS[name].key
+    return _display(key, _values(file, files.content(file)).get(key))
 
 
 def next_steps(settings: Settings) -> list[str]:
     """What is left for the person to do."""
-    login = {"gmail": "deskhand mail login gmail", "imap": "deskhand mail login imap"}.get(settings.mail)
     missing = [name for name in ("vault_path", "address") if getattr(settings, name) is None]
     steps = [f"set {OPTIONS[name].key} ({sentence(name).rstrip('.').lower()})" for name in missing]
-    return [*steps, *([login] if login else []), "deskhand doctor", "deskhand up", "deskhand connect claude-code"]
+    if settings.mail != "local":
+        steps.append(f"deskhand mail login {settings.mail}")
+    return [*steps, "deskhand doctor", "deskhand up", "deskhand connect claude-code"]
 
 
 def make_folders(vault: Path) -> list[Path]:
-    """The vault and the desk's own folders in it, where they are missing; those that were made."""
-    missing = [folder for folder in (vault, *(vault / name for name in FOLDERS)) if not folder.is_dir()]
+    """Make the vault and the desk's own folders in it, where they are missing; returns those that were made."""
+    folders = [vault, *(vault / name for name in FOLDERS)]
+    missing = [folder for folder in folders if not folder.is_dir()]
     for folder in missing:
         try:
             folder.mkdir(parents=True)
@@ -144,10 +146,9 @@ def make_folders(vault: Path) -> list[Path]:
 
 
 def system_zone() -> str | None:
-    """The zone this machine is set to, where it tells."""
+    """The time zone of this machine; None where it does not say."""
     target = str(Path("/etc/localtime").resolve())
-    _, found, zone = target.partition("/zoneinfo/")
-    return zone if found else None
+    return target.partition("/zoneinfo/")[2] or None
 
 
 def _obsidian_files(environment: Mapping[str, str], platform: str) -> Iterator[Path]:
@@ -159,26 +160,27 @@ def _obsidian_files(environment: Mapping[str, str], platform: str) -> Iterator[P
 
 
 def _known_to_obsidian(file: Path) -> Iterator[dict[str, Any]]:
-    """Another program's file: what is not as expected is passed over, it only saves typing."""
+    """The vaults in Obsidian's own file. It only saves typing: what is not as expected is passed over."""
     try:
-        said = json.loads(file.read_bytes())
+        match json.loads(file.read_bytes()):
+            case {"vaults": dict(listed)}:
+                yield from (vault for vault in listed.values() if isinstance(vault, dict))
     except (OSError, ValueError):
         return
-    listed = said.get("vaults") if isinstance(said, dict) else None
-    for vault in listed.values() if isinstance(listed, dict) else ():
-        if isinstance(vault, dict):
-            yield vault
 
 
 def _options() -> Iterator[tuple[str, Option]]:
-    """Plain keys first: in TOML what follows a table belongs to it."""
+    """All options, those outside of tables first: in TOML what follows a table belongs to it."""
     here = [(name, option) for name, option in OPTIONS.items() if name not in _NOT_HERE]
-    yield from sorted(here, key=lambda pair: "." in pair[1].key)
+    yield from (pair for pair in here if "." not in pair[1].key)
+    yield from (pair for pair in here if "." in pair[1].key)
 
 
 def _complete(text: str) -> tuple[str, list[str]]:
-    """The text with each option that it does not speak of as a comment, in its table; and which those are."""
-    written = text if text.strip() else _HEAD
+    """The text with each option that it does not name as a comment in its table; and which those are."""
+    written = text
+    if not text.strip():
+        written = _HEAD
     added = []
     for name, option in _options():
         table, _, key = option.key.rpartition(".")
@@ -189,9 +191,11 @@ def _complete(text: str) -> tuple[str, list[str]]:
 
 
 def _commented(name: str, key: str) -> str:
-    default = Settings.model_fields[name].default
-    value = OPTIONS[name].form if default in (None, PydanticUndefined) else default
-    return f"# {sentence(name)} ({OPTIONS[name].variable}: {OPTIONS[name].form})\n# {key} = {_toml(value)}\n"
+    option = OPTIONS[name]
+    value = Settings.model_fields[name].default
+    if value in (None, PydanticUndefined):
+        value = option.form
+    return f"# {sentence(name)} ({option.variable}: {option.form})\n# {key} = {_toml(value)}\n"
 
 
 def _set(text: str, key: str, value: Any) -> str:
@@ -201,7 +205,7 @@ def _set(text: str, key: str, value: Any) -> str:
     if key in _flat_toml(text):
         document = tomlkit.parse(text)
         holder: Any = document
-        for part in table.split(".") if table else ():
+        for part in key.split(".")[:-1]:
             holder = holder[part]
         holder[name] = value
         return tomlkit.dumps(document)
@@ -214,7 +218,7 @@ def _set(text: str, key: str, value: Any) -> str:
 
 
 def _line_of(text: str, table: str, pattern: str) -> int | None:
-    """Where in the table a line begins so."""
+    """The number of the first line in the table that begins with the pattern."""
     start, end = _extent(text, table)
     lines = text.splitlines()
     return next((at for at in range(start, end) if re.match(rf"\s*{pattern}", lines[at])), None)
@@ -237,19 +241,22 @@ def _extent(text: str, table: str) -> tuple[int, int]:
     """The table's lines, its header left out; for the plain keys all lines before the first header."""
     lines = text.splitlines()
     headers = [at for at, line in enumerate(lines) if re.match(r"\s*\[", line)]
-    if not table:
-        return 0, headers[0] if headers else len(lines)
-    own = [at for at in headers if re.match(rf"\s*\[\s*{re.escape(table)}\s*\]", lines[at])]
-    if not own:
-        return len(lines), len(lines)
-    return own[0] + 1, next((at for at in headers if at > own[0]), len(lines))
+    start = 0
+    if table:
+        own = [at for at in headers if re.match(rf"\s*\[\s*{re.escape(table)}\s*\]", lines[at])]
+        if not own:
+            return len(lines), len(lines)
+        start = own[0] + 1
+    return start, next((at for at in headers if at >= start), len(lines))
 
 
-def _checked(name: str, value: str) -> str:
-    """A path that holds from any folder; an address that is one."""
+def _check(name: str, value: str) -> str:
+    """The answer as it is written down: a path made absolute, a mail address checked."""
     if OPTIONS[name].form in ("a folder", "a file"):
         return str(Path(value).expanduser().absolute())
-    return recipient(value) if name == "address" else value
+    if name == "address":
+        return recipient(value)
+    return value
 
 
 def _values(file: Path, data: bytes | None) -> dict[str, Any]:
@@ -275,23 +282,23 @@ def _flat_or_none(text: str) -> dict[str, Any] | None:
 
 
 def _demand_valid(file: Path, text: str) -> None:
-    """A desk that cannot start is not written."""
+    """Refuse a config.toml with which no desk could start."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.toml").write_text(text, encoding="utf-8")
         try:
             load({"DESKHAND_HOME": folder})
         except BadConfig as error:
             problems = [FieldProblem(**field) for field in error.details.get("fields", ())]
-            raise BadConfig(
-                error.message,
-                hint=f"nothing was written to {file}; `deskhand config options` explains",
-                fields=problems,
-            ) from error
+            hint = f"nothing was written to {file}; `deskhand config options` explains"
+            raise BadConfig(error.message, hint=hint, fields=problems) from error
 
 
-def _shown(key: str, value: Any) -> str | None:
-    name = next((name for name, option in OPTIONS.items() if option.key == key), None)
-    return shown(SecretStr(value)) if name and is_secret(name) and isinstance(value, str) else shown(value)
+def _display(key: str, value: Any) -> str | None:
+    """The value for the terminal, a secret masked."""
+    secrets = {option.key for name, option in OPTIONS.items() if is_secret(name)}
+    if key in secrets and isinstance(value, str):
+        return display(SecretStr(value))
+    return display(value)
 
 
 def _toml(value: Any) -> str:

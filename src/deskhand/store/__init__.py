@@ -21,7 +21,7 @@ class Transaction(Protocol):
     dialect: Literal["sqlite", "postgresql"]
 
     def execute(self, sql: str, *values: Any) -> int:
-        """Run a statement; how many rows it changed."""
+        """Run a statement; returns how many rows it changed."""
 
     def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run a statement once for each row of values."""
@@ -34,8 +34,10 @@ class Transaction(Protocol):
 
 
 class Bell(Protocol):
+    """Wakes who waits for others' commits. A hint only: whoever is woken looks."""
+
     def wait(self, seconds: float) -> bool:
-        """Whether it rang within so many seconds; it may ring for nothing, never keep silent."""
+        """Whether something changed within this time; it may say so for nothing, but misses nothing."""
 
 
 class Store(Protocol):
@@ -55,7 +57,7 @@ class Store(Protocol):
         """Do `work` that reads by one statement and needs no transaction around it; of two, each sees its own state."""
 
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
-        """A doorbell for what is committed from now on: with PostgreSQL for this NOTIFY only, with SQLite for any."""
+        """Rings for what anybody commits from now on: PostgreSQL for this NOTIFY alone, SQLite for every commit."""
 
     def close(self) -> None:
         """Finish what was handed in, then let go of the database."""

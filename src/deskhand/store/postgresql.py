@@ -1,12 +1,12 @@
 """PostgreSQL: work runs on the event loop itself, which goes on with others while the database answers.
 
-Work is a plain function of its transaction. It runs in a greenlet: where it asks the database it hands the loop
-something to await, and goes on with the answer. With a thread for each transaction a list of tasks took a fifth longer.
+Work is a plain function of its transaction; greenlet_bridge lets it wait for the database without blocking the loop.
+With a thread for each transaction a list of tasks took a fifth longer.
 """
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
 from typing import Any, Literal, Self, TypeVar
@@ -14,12 +14,12 @@ from typing import Any, Literal, Self, TypeVar
 import psycopg
 import psycopg.conninfo
 import psycopg.sql
-from greenlet import getcurrent, greenlet
 from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Row, Transaction, schema
+from deskhand.store.greenlet_bridge import drive, finish, wait_for
 
 T = TypeVar("T")
 Connection = psycopg.Connection[Row]
@@ -28,7 +28,7 @@ AsyncConnection = psycopg.AsyncConnection[Row]
 CONNECTIONS = 8
 WAIT_SECONDS = 5
 RECONNECT_SECONDS = 5
-"""The pool waits twice as long after each failure; begun anew so often, it is back soon after PostgreSQL is."""
+"""After each failure the pool waits twice as long. It starts over after this time, to be back soon after PostgreSQL."""
 _MIGRATING = 0x6465736B
 """The advisory lock of who migrates; the number spells "desk"."""
 _BEGIN = "BEGIN"
@@ -36,31 +36,31 @@ _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
 class PostgresTransaction:
-    """Over a connection of either kind: `settled` turns what its methods return into what they mean."""
+    """Over a connection of either kind; `resolve` turns what its methods return into their result."""
 
     dialect: Literal["sqlite", "postgresql"] = "postgresql"
 
-    def __init__(self, connection: Connection | AsyncConnection, settled: Callable[[Any], Any]) -> None:
+    def __init__(self, connection: Connection | AsyncConnection, resolve: Callable[[Any], Any]) -> None:
         self._connection = connection
-        self._settled = settled
+        self._resolve = resolve
 
     def execute(self, sql: str, *values: Any) -> int:
         count: int = self._cursor(sql, values).rowcount
         return count
 
     def many(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        self._settled(self._connection.cursor().executemany(_pyformat(sql), rows))
+        self._resolve(self._connection.cursor().executemany(_pyformat(sql), rows))
 
     def one(self, sql: str, *values: Any) -> Row | None:
-        row: Row | None = self._settled(self._cursor(sql, values).fetchone())
+        row: Row | None = self._resolve(self._cursor(sql, values).fetchone())
         return row
 
     def all(self, sql: str, *values: Any) -> list[Row]:
-        rows: list[Row] = self._settled(self._cursor(sql, values).fetchall())
+        rows: list[Row] = self._resolve(self._cursor(sql, values).fetchall())
         return rows
 
     def _cursor(self, sql: str, values: Sequence[Any]) -> Any:
-        return self._settled(self._connection.execute(_pyformat(sql), values))
+        return self._resolve(self._connection.execute(_pyformat(sql), values))
 
 
 class PostgresBell:
@@ -68,12 +68,12 @@ class PostgresBell:
 
     def __init__(self, url: str, channel: str, payload: str | None) -> None:
         self._payload = payload
-        with _translated():
+        with _translate_errors():
             self._connection = psycopg.connect(url, autocommit=True)
             self._connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
 
     def wait(self, seconds: float) -> bool:
-        with _translated():
+        with _translate_errors():
             heard = list(self._connection.notifies(timeout=max(seconds, 0), stop_after=1))
         return any(self._payload in (None, notify.payload) for notify in heard)
 
@@ -86,8 +86,8 @@ class PostgresBell:
 
 class PostgresStore:
     def __init__(self, url: str) -> None:
-        self._url = _patient(url)
-        with _translated():
+        self._url = _with_timeout(url)
+        with _translate_errors():
             migrate(self._url)
         self._pool = ConnectionPool(
             self._url,
@@ -99,26 +99,25 @@ class PostgresStore:
             open=True,
         )
         self._idle: list[AsyncConnection] = []
-        self._places: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
+        self._limits: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._closed = False
 
     def write_sync(self, work: Callable[[Transaction], T]) -> T:
-        with _translated(), self._pool.connection() as connection:
-            return work(PostgresTransaction(connection, _as_it_is))
+        with _translate_errors(), self._pool.connection() as connection:
+            return work(PostgresTransaction(connection, _same))
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        # What was handed in is finished, also where nobody waits for it any longer: a commit is never cut off.
-        return await asyncio.shield(_Finishing(self._transacted(_BEGIN, work)))
+        return await finish(self._run(_BEGIN, work))
 
     async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
         return await asyncio.to_thread(self.write_sync, work)
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await self._transacted(_BEGIN_READING, work)
+        return await self._run(_BEGIN_READING, work)
 
     async def read_one(self, work: Callable[[Transaction], T]) -> T:
-        async with self._lent() as connection:
-            return await _driven(work, connection)
+        async with self._borrow() as connection:
+            return await drive(work, PostgresTransaction(connection, wait_for))
 
     def bell(self, channel: str, payload: str | None) -> PostgresBell:
         return PostgresBell(self._url, channel, payload)
@@ -130,11 +129,11 @@ class PostgresStore:
         self._idle.clear()
         self._pool.close()
 
-    async def _transacted(self, begin: str, work: Callable[[Transaction], T]) -> T:
-        async with self._lent() as connection:
+    async def _run(self, begin: str, work: Callable[[Transaction], T]) -> T:
+        async with self._borrow() as connection:
             await connection.execute(begin)
             try:
-                done = await _driven(work, connection)
+                done = await drive(work, PostgresTransaction(connection, wait_for))
             except Exception:
                 await connection.rollback()
                 raise
@@ -142,74 +141,40 @@ class PostgresStore:
             return done
 
     @asynccontextmanager
-    async def _lent(self) -> AsyncIterator[AsyncConnection]:
-        """A connection outside any transaction, for each loop one of so many."""
+    async def _borrow(self) -> AsyncIterator[AsyncConnection]:
+        """A connection outside any transaction; each loop has a limited number of them at once."""
         if self._closed:
             raise Unavailable("the database is closed")
-        with _translated():
-            async with self._places_here():
-                connection = await self._connection()
+        with _translate_errors():
+            async with self._limit_here():
+                connection = await self._connect()
                 try:
                     yield connection
                 finally:
-                    # One left in the middle of something is of no use; without it the server forgets what was begun.
+                    # One that is left inside a transaction is closed, and the server rolls that back.
                     idle = connection.pgconn.transaction_status == TransactionStatus.IDLE
                     if idle and not self._closed and len(self._idle) < CONNECTIONS:
                         self._idle.append(connection)
                     else:
                         connection.pgconn.finish()
 
-    def _places_here(self) -> asyncio.Semaphore:
+    def _limit_here(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
-        if (places := self._places.get(loop)) is None:
-            for ended in [each for each in self._places if each.is_closed()]:
-                self._places.pop(ended, None)
-            places = self._places[loop] = asyncio.Semaphore(CONNECTIONS)
-        return places
+        if loop not in self._limits:
+            for ended in [each for each in self._limits if each.is_closed()]:
+                self._limits.pop(ended, None)
+            self._limits[loop] = asyncio.Semaphore(CONNECTIONS)
+        return self._limits[loop]
 
-    async def _connection(self) -> AsyncConnection:
-        with suppress(IndexError):  # however many are left when another thread's loop takes some too
-            while _spoke(connection := self._idle.pop()):
+    async def _connect(self) -> AsyncConnection:
+        with suppress(IndexError):  # the list is empty; another thread's loop may take from it too
+            while _is_ended(connection := self._idle.pop()):
                 connection.pgconn.finish()
             return connection
         return await psycopg.AsyncConnection.connect(self._url, autocommit=True)
 
 
-class _Finishing(asyncio.Task[T]):
-    """Not cancelled by the end of its loop either: `asyncio.run` cancels every task that is left, and waits for it."""
-
-    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
-        super().__init__(work)
-        # What it raises is nobody's where its caller has gone; unseen, asyncio would call it an error.
-        self.add_done_callback(lambda task: task.cancelled() or task.exception())
-
-    def cancel(self, msg: Any = None) -> bool:
-        del msg
-        return False
-
-
-async def _driven(work: Callable[[Transaction], T], connection: AsyncConnection) -> T:
-    """Run `work` here, awaiting for it what it asks of the connection."""
-    worker = greenlet(work)
-    asked = worker.switch(PostgresTransaction(connection, _awaited))
-    while not worker.dead:
-        try:
-            answer = await asked
-        except BaseException as error:  # noqa: BLE001 - it belongs to the work, which lets it through
-            asked = worker.throw(error)
-        else:
-            asked = worker.switch(answer)
-    done: T = asked
-    return done
-
-
-def _awaited(question: Awaitable[Any]) -> Any:
-    driver = getcurrent().parent
-    assert driver is not None  # noqa: S101 - `_driven` started this greenlet
-    return driver.switch(question)
-
-
-def _as_it_is(answer: Any) -> Any:
+def _same(answer: Any) -> Any:
     return answer
 
 
@@ -218,7 +183,7 @@ def migrate(url: str, target: str = schema.HEAD) -> None:
     if not schema.is_behind(revision(url)):
         return
     with psycopg.connect(url) as connection:
-        tx = PostgresTransaction(connection, _as_it_is)
+        tx = PostgresTransaction(connection, _same)
         # Of several processes that start at once one migrates; the others wait, and find it done.
         tx.one("SELECT pg_advisory_xact_lock(?)", _MIGRATING)
         if schema.is_behind(schema.current(tx)):
@@ -227,9 +192,9 @@ def migrate(url: str, target: str = schema.HEAD) -> None:
 
 def revision(url: str) -> str | None:
     """The revision of a database's schema; nothing is made or changed."""
-    with _translated(), psycopg.connect(url, autocommit=True) as connection:
+    with _translate_errors(), psycopg.connect(url, autocommit=True) as connection:
         _demand_utf8(connection.info.parameter_status("server_encoding"))
-        return schema.current(PostgresTransaction(connection, _as_it_is))
+        return schema.current(PostgresTransaction(connection, _same))
 
 
 def _demand_utf8(encoding: str | None) -> None:
@@ -241,19 +206,19 @@ def _demand_utf8(encoding: str | None) -> None:
         )
 
 
-def _patient(url: str) -> str:
-    """The URL with a limit to how long a server that does not answer is waited for, if it names none."""
+def _with_timeout(url: str) -> str:
+    """The URL with a limit of the time to connect, unless it names one."""
     given = psycopg.conninfo.conninfo_to_dict(url)
     return psycopg.conninfo.make_conninfo(url, connect_timeout=given.get("connect_timeout", WAIT_SECONDS))
 
 
 def _check(connection: Connection) -> None:
-    if _spoke(connection):
+    if _is_ended(connection):
         ConnectionPool.check_connection(connection)
 
 
-def _spoke(connection: Connection | AsyncConnection) -> bool:
-    """Whether an idle connection has something to say: that the server went. To ask each time is a round trip more."""
+def _is_ended(connection: Connection | AsyncConnection) -> bool:
+    """Whether the server has closed an idle connection: only then is there something to read. Asking it costs more."""
     waiting = select.poll()
     waiting.register(connection.fileno(), select.POLLIN)
     return bool(waiting.poll(0))
@@ -266,7 +231,7 @@ def _pyformat(sql: str) -> str:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except (psycopg.OperationalError, PoolTimeout) as error:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from deskhand.errors import Unavailable
-from deskhand.inotify import Bell
+from deskhand.folder_bell import FolderBell
 from deskhand.store import Row, Transaction, schema
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ Job = tuple[Callable[[Transaction], Any], Future[Any]]
 
 BUSY_SECONDS = 30
 GROUP = 64
-"""At most so many callers share one commit."""
+"""How many callers share one commit at most."""
 
 
 class SqliteTransaction:
@@ -72,12 +72,12 @@ class SqliteStore:
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
     async def read_one(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._look, work)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_one, work)
 
-    def bell(self, channel: str, payload: str | None) -> Bell:
+    def bell(self, channel: str, payload: str | None) -> FolderBell:
         del channel, payload  # the file does not say what was written to it
         name = Path(self._file).name
-        return Bell(str(Path(self._file).parent), names=[name, f"{name}-wal"])
+        return FolderBell(str(Path(self._file).parent), names=[name, f"{name}-wal"])
 
     def close(self) -> None:
         self._jobs.put(None)
@@ -93,16 +93,16 @@ class SqliteStore:
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
         connection = self._reader()
-        with _translated():
+        with _translate_errors():
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection))
             finally:
                 connection.rollback()
 
-    def _look(self, work: Callable[[Transaction], T]) -> T:
+    def _read_one(self, work: Callable[[Transaction], T]) -> T:
         connection = self._reader()
-        with _translated():
+        with _translate_errors():
             return work(SqliteTransaction(connection))
 
     def _reader(self) -> sqlite3.Connection:
@@ -114,7 +114,8 @@ class SqliteStore:
     def _write_until_closed(self) -> None:
         connection = connect(self._file)
         while (job := self._jobs.get()) is not None:
-            group, closing = [job], False
+            group = [job]
+            closing = False
             while len(group) < GROUP and not self._jobs.empty():
                 following = self._jobs.get()
                 if following is None:
@@ -162,7 +163,7 @@ def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
     """Each job in its own savepoint, all in one commit; nobody is answered before the commit."""
     answers: list[tuple[Future[Any], Any]] = []
     try:
-        with _translated():
+        with _translate_errors():
             connection.execute("BEGIN IMMEDIATE")
             for work, future in group:
                 if future.set_running_or_notify_cancel():
@@ -188,7 +189,7 @@ def _attempt(
 ) -> None:
     connection.execute("SAVEPOINT job")
     try:
-        with _translated():
+        with _translate_errors():
             answers.append((future, work(SqliteTransaction(connection))))
     except BaseException as error:  # noqa: BLE001 - it belongs to the caller who waits on the future
         future.set_exception(error)
@@ -198,7 +199,7 @@ def _attempt(
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:

@@ -1,9 +1,10 @@
-"""Agents: who is there, what they write to each other, and the person's own word among them.
+"""Agents: who is there, what they write to each other, and what the person writes to them.
 
 The person writes as `person`, under no agent's name. What agents write is data: shown as it is, never acted on.
 """
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from urllib.parse import urlencode
@@ -15,13 +16,15 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.agents import tmux
-from deskhand.agents.mail import Message, instant
+from deskhand.agents.mail import AgentMessage, instant
 from deskhand.agents.post import Post
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput, NotFound
 from deskhand.web.entry import effect, page
-from deskhand.web.presence import moment, present
 from deskhand.web.render import render
+from deskhand.web.request import desk_of, done_in, text_in
+from deskhand.web.times import local_time
+from deskhand.web.unavailable import or_unavailable
 
 THREADS = 100
 MESSAGES = 200
@@ -37,32 +40,32 @@ class Agent:
     seen: str | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Thread:
     """What two of them wrote to each other."""
 
     one: str
     other: str
-    count: int
-    unread: int
-    last: Message
+    last: AgentMessage
+    count: int = 0
+    unread: int = 0
 
 
 def routes() -> list[Route]:
     return [
-        page("/agents", present("Agents", _overview)),
-        page("/agents/thread", present("Agents", _thread)),
+        page("/agents", or_unavailable("Agents", _overview)),
+        page("/agents/thread", or_unavailable("Agents", _thread)),
         effect("/agents/send", _send),
         effect("/agents/read", _read),
     ]
 
 
 async def _overview(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     post = desk.person_post
     try:
-        messages = await to_thread.run_sync(lambda: _messages(post))
-        agents = await to_thread.run_sync(lambda: _agents(desk, post))
+        messages = await to_thread.run_sync(_messages, post)
+        agents = await to_thread.run_sync(_agents, desk, post)
     except NotFound as failure:
         return render(request, "absent.html", status=503, title="Agents", failure=failure)
     threads = _threads(messages)
@@ -73,18 +76,18 @@ async def _overview(request: Request) -> Response:
         title="Agents",
         me=me,
         agents=agents,
-        threads=[(thread, _when(desk, thread.last)) for thread in threads[:THREADS]],
+        threads=[(thread, _when(desk, instant(thread.last.created_at))) for thread in threads[:THREADS]],
         more=len(threads) - THREADS,
         unread=sum(message.to == me and not message.read for message in messages),
-        done=DONE.get(request.query_params.get("done", "")),
+        done=done_in(request, DONE),
     )
 
 
 async def _thread(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     post = desk.person_post
     pair = [request.query_params.get("one", ""), request.query_params.get("other", "")]
-    messages = await to_thread.run_sync(lambda: _messages(post))
+    messages = await to_thread.run_sync(_messages, post)
     between = [each for each in messages if sorted((each.sender, each.to)) == sorted(pair)]
     return render(
         request,
@@ -93,88 +96,87 @@ async def _thread(request: Request) -> Response:
         me=post.me(),
         pair=pair,
         others=[name for name in dict.fromkeys(pair) if name != post.me()],
-        messages=[(each, _when(desk, each)) for each in between[-MESSAGES:]],
+        messages=[(each, _when(desk, instant(each.created_at))) for each in between[-MESSAGES:]],
         earlier=max(0, len(between) - MESSAGES),
-        done=DONE.get(request.query_params.get("done", "")),
+        done=done_in(request, DONE),
     )
 
 
 async def _send(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
-    to, text = form.get("to"), form.get("text")
-    if not isinstance(to, str) or not isinstance(text, str) or not text.strip():
+    desk = desk_of(request)
+    post = desk.person_post
+    to = text_in(form, "to")
+    text = text_in(form, "text").replace("\r\n", "\n")
+    if "to" not in form or not text.strip():
         raise InvalidInput("a message needs somebody to go to and a text", hint="go back and fill in both")
-    post, words = desk.person_post, text.replace("\r\n", "\n")
 
     def send() -> str:
         wrote = {message.sender for message in post.mailroom.messages(post.me())}
-        return post.send(to, words, known=wrote)
+        return post.send(to, text, known=wrote)
 
     sent = await to_thread.run_sync(send)
     await desk.record("person", "send_message", to, {"id": sent}, None, 0)
-    return RedirectResponse(f"/agents/thread?{urlencode({'one': post.me(), 'other': to, 'done': 'sent'})}", 303)
+    thread = urlencode({"one": post.me(), "other": to, "done": "sent"})
+    return RedirectResponse(f"/agents/thread?{thread}", 303)
 
 
 async def _read(request: Request, form: FormData) -> Response:
     del form
-    desk: Desk = request.app.state.desk
+    post = desk_of(request).person_post
 
     def read_all() -> None:
-        while desk.person_post.receive() is not None:
+        while post.receive() is not None:
             pass
 
     await to_thread.run_sync(read_all)
     return RedirectResponse("/agents?done=read", 303)
 
 
-def _messages(post: Post) -> list[Message]:
+def _messages(post: Post) -> list[AgentMessage]:
     """Everything in all mailboxes, oldest first."""
     room = post.mailroom
     found = (replace(message, to=name) for name in room.mailboxes() for message in room.messages(name))
-    return sorted(found, key=lambda message: (instant(message.created_at) or 0, message.id))
+    return sorted(found, key=_age)
 
 
-def _threads(messages: Iterable[Message]) -> list[Thread]:
-    """By pair, the liveliest first."""
+def _age(message: AgentMessage) -> tuple[int, str]:
+    return instant(message.created_at) or 0, message.id
+
+
+def _threads(messages: Iterable[AgentMessage]) -> list[Thread]:
+    """By pair, the one written to last first; `messages` begin with the oldest."""
     found: dict[tuple[str, str], Thread] = {}
     for message in messages:
         one, other = sorted((message.sender, message.to))
-        known = found.get((one, other))
-        count, unread = (known.count, known.unread) if known else (0, 0)
-        found[one, other] = Thread(one, other, count + 1, unread + (not message.read), message)
-    return sorted(found.values(), key=lambda thread: instant(thread.last.created_at) or 0, reverse=True)
+        # The pair of the newest message goes to the end.
+        thread = found.pop((one, other), None) or Thread(one, other, message)
+        thread.last = message
+        thread.count += 1
+        thread.unread += not message.read
+        found[one, other] = thread
+    return list(reversed(found.values()))
 
 
 def _agents(desk: Desk, post: Post) -> list[Agent]:
     room = post.mailroom
     try:
         here = {window.address for window in post.roster.windows()}
-    except tmux.Failed:
+    except tmux.TmuxFailed:
         here = set()  # the session that the desk was started in has ended
-    entries = {entry.name: entry for entry in room.entries()}
-    seen = room.registered()
-    for name, entry in entries.items():
+    statuses: dict[str, str | None] = {}
+    seen = room.registrations()
+    for entry in room.states():
+        statuses[entry.name] = entry.status
         latest = max(instant(entry.updated_at) or 0, entry.last_read_at * 1_000_000)
-        seen[name] = max(seen.get(name, 0), latest)
+        seen[entry.name] = max(seen.get(entry.name, 0), latest)
+    times = {name: _when(desk, at) for name, at in seen.items() if at}
     names = sorted((here | seen.keys() | set(room.mailboxes())) - {post.me()})
-    return [
-        Agent(
-            name,
-            name in here,
-            entries[name].status if name in entries else None,
-            _shown(desk, seen[name]) if seen.get(name) else None,
-        )
-        for name in names
-    ]
+    return [Agent(name, name in here, statuses.get(name), times.get(name)) for name in names]
 
 
-def _when(desk: Desk, message: Message) -> str:
-    at = instant(message.created_at)
-    return _shown(desk, at) if at else "at no known time"
-
-
-def _shown(desk: Desk, nanoseconds: int) -> str:
-    try:
-        return moment(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
-    except (ValueError, OverflowError, OSError):
-        return "at no known time"  # the files are anybody's, and so are the numbers in them
+def _when(desk: Desk, nanoseconds: int | None) -> str:
+    # The files are anybody's, and so are the numbers in them.
+    with suppress(ValueError, OverflowError, OSError):
+        if nanoseconds:
+            return local_time(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
+    return "at no known time"

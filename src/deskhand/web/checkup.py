@@ -1,5 +1,6 @@
 """Health: what the doctor finds and how to mend it, who is signed in, and which doors there are for assistants."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.datastructures import FormData
@@ -10,28 +11,21 @@ from starlette.routing import Route
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput
+from deskhand.servers import SERVERS
 from deskhand.web import sessions
 from deskhand.web.entry import effect, page
-from deskhand.web.presence import moment
 from deskhand.web.render import render
+from deskhand.web.request import desk_of, done_in, text_in
+from deskhand.web.times import local_time
 
 if TYPE_CHECKING:
-    from deskhand.setup.findings import Finding
+    from deskhand.setup.checks.findings import Finding
 
-DOORS = (
-    ("/mcp", "the whole desk"),
-    ("/email/mcp", "mail: search, draft, ask to send"),
-    ("/gmail/mcp", "mail: list, read, label, ask to send"),
-    ("/obsidian/mcp", "notes"),
-    ("/tasks/mcp", "tasks"),
-    ("/agentmail/mcp", "messages between agents"),
-)
 DONE = {
     "ended": "That session has ended.",
     "others": "All other sessions have ended.",
     "revoked": "The token opens nothing any more.",
 }
-_WORST_FIRST = ("bad", "warning", "good")
 
 
 def routes() -> list[Route]:
@@ -44,55 +38,57 @@ def routes() -> list[Route]:
 
 
 async def _checkup(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
-    now, own = desk.now(), request.state.session
-    kept, opened = await desk.store.read(lambda tx: (tokens.kept(tx), sessions.opened(tx, own, now)))
+    desk = desk_of(request)
+    own = request.state.session
+    signed_in = await desk.store.read(partial(sessions.signed_in, own=own, now=desk.now()))
+    kept = await desk.store.read(tokens.list_tokens)
     return render(
         request,
         "checkup.html",
         title="Health",
         findings=await _findings(desk),
-        sessions=[(each, moment(desk, each.created), moment(desk, each.seen)) for each in opened],
-        tokens=[(each, moment(desk, each.created), moment(desk, each.used) if each.used else None) for each in kept],
-        doors=DOORS,
+        sessions=[(each, local_time(desk, each.created), local_time(desk, each.seen)) for each in signed_in],
+        tokens=[(each, local_time(desk, each.created), each.used and local_time(desk, each.used)) for each in kept],
+        doors=[(kind.path, kind.title) for kind in SERVERS.values()],
         address=f"{request.url.scheme}://{request.url.netloc}",
-        done=DONE.get(request.query_params.get("done", "")),
+        done=done_in(request, DONE),
     )
 
 
 async def _findings(desk: Desk) -> "list[Finding]":
+    """What the doctor finds, the worst first."""
     from deskhand.setup.doctor import checkup
 
-    return sorted(await checkup(desk), key=lambda finding: _WORST_FIRST.index(finding.state))
+    found = await checkup(desk)
+    return [each for state in ("bad", "warning", "good") for each in found if each.state == state]
 
 
 async def _end(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
-    name = _text(form, "session")
-    await desk.store.write(lambda tx: sessions.end_named(tx, name))
+    desk = desk_of(request)
+    name = _demand_text(form, "session")
+    await desk.store.write(partial(sessions.end_named, name=name))
     await desk.record("person", "end_session", name[:12], {}, None, 0)
     return RedirectResponse("/checkup?done=ended", 303)
 
 
 async def _end_others(request: Request, form: FormData) -> Response:
     del form
-    desk: Desk = request.app.state.desk
-    own = request.state.session
-    ended = await desk.store.write(lambda tx: sessions.end_others(tx, own))
+    desk = desk_of(request)
+    ended = await desk.store.write(partial(sessions.end_others, own=request.state.session))
     await desk.record("person", "end_session", "all others", {"ended": ended}, None, 0)
     return RedirectResponse("/checkup?done=others", 303)
 
 
 async def _revoke(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
-    name = _text(form, "name")
-    await desk.store.write(lambda tx: tokens.revoke(tx, name))
+    desk = desk_of(request)
+    name = _demand_text(form, "name")
+    await desk.store.write(partial(tokens.revoke, name=name))
     await desk.record("person", "revoke_token", name, {}, None, 0)
     return RedirectResponse("/checkup?done=revoked", 303)
 
 
-def _text(form: FormData, name: str) -> str:
-    given = form.get(name)
-    if not isinstance(given, str) or not given:
+def _demand_text(form: FormData, name: str) -> str:
+    given = text_in(form, name)
+    if not given:
         raise InvalidInput(f"the form names no {name}", hint="reload the page and try again")
     return given

@@ -1,16 +1,19 @@
 """Mail: search, one message as plain text, its thread. Looking has no effect on the mail."""
 
+from functools import partial
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
 from deskhand.mail import MailSummary
 from deskhand.web.entry import page
-from deskhand.web.presence import moment, present
 from deskhand.web.render import render
+from deskhand.web.request import desk_of, number_in
+from deskhand.web.times import local_time
+from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
 MOST_PAGES = 20
@@ -18,51 +21,48 @@ MOST_PAGES = 20
 
 
 def routes() -> list[Route]:
-    return [page("/mail", present("Mail", _list)), page("/mail/{message_id:path}", present("Mail", _message))]
+    return [
+        page("/mail", or_unavailable("Mail", _list)),
+        page("/mail/{message_id:path}", or_unavailable("Mail", _message)),
+    ]
 
 
 async def _list(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
-    query, number = request.query_params.get("q", "").strip(), _page_number(request)
+    desk = desk_of(request)
+    query = request.query_params.get("q", "").strip()
+    number = min(number_in(request, "page", digits=3) or 1, MOST_PAGES)
     problem: InvalidInput | None = None
     found: list[MailSummary] = []
     try:
         found = await desk.mailbox.search(query, number * PAGE + 1)
     except InvalidInput as failure:
         problem = failure
-    mails = [(mail, moment(desk, mail.date)) for mail in found[(number - 1) * PAGE : number * PAGE]]
+    shown = found[(number - 1) * PAGE : number * PAGE]
     return render(
         request,
         "mail.html",
         title="Mail",
-        status=422 if problem else 200,
+        problem=problem,
         query=query,
-        mails=mails,
+        mails=[(mail, local_time(desk, mail.date)) for mail in shown],
         number=number,
         more=len(found) > number * PAGE,
         last=number >= MOST_PAGES,
-        problem=problem,
         account=await desk.mailbox.address(),
     )
 
 
 async def _message(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     message_id = request.path_params["message_id"]
     mail = await desk.mailbox.get(message_id)
     thread = await desk.mailbox.thread(mail.summary.thread_id)
-    answers = await desk.store.read(lambda tx: ledger.answers_to(tx, message_id))
     return render(
         request,
         "message.html",
         title=mail.summary.subject or "(no subject)",
         mail=mail,
-        arrived=moment(desk, mail.summary.date),
-        thread=[(each, moment(desk, each.date)) for each in thread],
-        answers=answers,
+        arrived=local_time(desk, mail.summary.date),
+        thread=[(each, local_time(desk, each.date)) for each in thread],
+        answers=await desk.store.read(partial(ledger.answers_to, message_id=message_id)),
     )
-
-
-def _page_number(request: Request) -> int:
-    given = request.query_params.get("page", "1")
-    return min(max(int(given), 1), MOST_PAGES) if given.isascii() and given.isdigit() and len(given) < 4 else 1

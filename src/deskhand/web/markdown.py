@@ -22,6 +22,7 @@ LONGEST = 100_000
 _BLOCKS = {"blockquote", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
 _TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
 _WORDS = {"a", "br", "code", "del", "em", "s", "strong"}
+_TAGS = _BLOCKS | _TABLES | _WORDS
 _WIKILINK = re.compile(r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]")
 _OUTSIDE = frozenset({"http", "https", "mailto"})
 
@@ -35,8 +36,7 @@ def html(text: str, path: str) -> str:
         if token.type == "link_open":
             token.attrSet("href", _href(str(token.attrGet("href") or ""), path))
     made = _parser().renderer.render(tokens, _parser().options, {})
-    attributes = {"a": {"href"}, "ol": {"start"}}
-    return nh3.clean(made, tags=_BLOCKS | _TABLES | _WORDS, attributes=attributes, url_schemes=set(_OUTSIDE))
+    return nh3.clean(made, tags=_TAGS, attributes={"a": {"href"}, "ol": {"start"}}, url_schemes=set(_OUTSIDE))
 
 
 @cache
@@ -67,18 +67,18 @@ def _wikilink(state: StateInline, silent: bool) -> bool:
 def _href(written: str, path: str) -> str:
     if written.startswith("wiki:"):
         return f"/notes/link?to={written.removeprefix('wiki:')}&from={quote(path)}"
-    if written.startswith("#"):
+    if written.startswith("#") or urlsplit(written).scheme in _OUTSIDE:
         return written
-    if urlsplit(written).scheme in _OUTSIDE:
-        return written
-    return f"/notes/link?to={quote(unquote(written.partition('#')[0]))}&from={quote(path)}"
+    target = unquote(written.partition("#")[0])
+    return f"/notes/link?to={quote(target)}&from={quote(path)}"
 
 
 def _image(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
     """A picture is named, never loaded: whoever wrote the note would see that it was opened."""
     del renderer, options, env
-    source, name = str(tokens[at].attrGet("src") or ""), tokens[at].content or "without a name"
-    shown = escapeHtml(f"picture: {name}")
-    if urlsplit(source).scheme in ("http", "https"):
-        return f'<a href="{escapeHtml(source)}">{shown} ({escapeHtml(urlsplit(source).netloc)})</a>'
-    return f"<em>{shown} ({escapeHtml(source)})</em>"
+    name = escapeHtml(tokens[at].content or "without a name")
+    source = str(tokens[at].attrGet("src") or "")
+    address = urlsplit(source)
+    if address.scheme in ("http", "https"):
+        return f'<a href="{escapeHtml(source)}">picture: {name} ({escapeHtml(address.netloc)})</a>'
+    return f"<em>picture: {name} ({escapeHtml(source)})</em>"

@@ -7,14 +7,15 @@ from datetime import date, timedelta
 RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")
 HEIGHT = 120
 WIDTH = 600
-WAITS = (
-    ("under 1 min", timedelta(minutes=1)),
-    ("1 to 5 min", timedelta(minutes=5)),
-    ("5 to 60 min", timedelta(hours=1)),
-    ("1 to 4 h", timedelta(hours=4)),
-    ("4 to 24 h", timedelta(days=1)),
-    ("over 1 day", timedelta.max),
-)
+_LONGEST = "over 1 day"
+WAITS = {
+    "under 1 min": timedelta(minutes=1),
+    "1 to 5 min": timedelta(minutes=5),
+    "5 to 60 min": timedelta(hours=1),
+    "1 to 4 h": timedelta(hours=4),
+    "4 to 24 h": timedelta(days=1),
+    _LONGEST: timedelta.max,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Plot:
     """The largest value, at the upper edge."""
     columns: list[str]
     rows: list[tuple[str, list[int]]]
-    """The same as a table."""
+    """The same numbers as a table."""
 
 
 def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plot:
@@ -44,31 +45,39 @@ def by_day(counts: Iterable[tuple[str, str, int]], last: date, days: int) -> Plo
         if day in table:
             table[day][result] = entries
     top = max((sum(results.values()) for results in table.values()), default=0)
-    step, bars = WIDTH / days, []
-    for at, (day, results) in enumerate(table.items()):
+    bars = []
+    for place, (day, results) in enumerate(table.items()):
         below = 0
         for result, entries in results.items():
             if entries:
-                height, below = HEIGHT * entries / top, below + entries
-                y = HEIGHT - HEIGHT * below / top
-                bars.append(_bar(at * step, y, step * 0.8, height, result, f"{day}: {entries} {result}"))
-    return Plot(bars, top, list(RESULTS), [(day, list(results.values())) for day, results in table.items()])
+                bars.append(_bar(place, days, below, entries, top, result, f"{day}: {entries} {result}"))
+            below += entries
+    rows = [(day, list(results.values())) for day, results in table.items()]
+    return Plot(bars, top, list(RESULTS), rows)
 
 
 def by_wait(waits: Sequence[timedelta]) -> Plot:
     """How many decisions took how long."""
-    counts = [0] * len(WAITS)
+    counts = dict.fromkeys(WAITS, 0)
     for wait in waits:
-        counts[next(at for at, (_, limit) in enumerate(WAITS) if wait < limit or limit is timedelta.max)] += 1
-    top, step = max(counts), WIDTH / len(WAITS)
-    named = list(zip((name for name, _ in WAITS), counts, strict=True))
+        counts[next((name for name, limit in WAITS.items() if wait < limit), _LONGEST)] += 1
+    top = max(counts.values())
     bars = [
-        _bar(at * step, HEIGHT - HEIGHT * count / top, step * 0.8, HEIGHT * count / top, "wait", f"{name}: {count}")
-        for at, (name, count) in enumerate(named)
+        _bar(place, len(counts), 0, count, top, "wait", f"{name}: {count}")
+        for place, (name, count) in enumerate(counts.items())
         if count
     ]
-    return Plot(bars, top, ["decisions"], [(name, [count]) for name, count in named])
+    return Plot(bars, top, ["decisions"], [(name, [count]) for name, count in counts.items()])
 
 
-def _bar(x: float, y: float, width: float, height: float, kind: str, says: str) -> Bar:
-    return Bar(round(x, 2), round(y, 2), round(width, 2), round(height, 2), kind, says)
+def _bar(place: int, columns: int, below: int, value: int, top: int, kind: str, says: str) -> Bar:
+    """The bar of `value` in its column, above those that add up to `below`."""
+    step = WIDTH / columns
+    return Bar(
+        x=round(place * step, 2),
+        y=round(HEIGHT - HEIGHT * (below + value) / top, 2),
+        width=round(step * 0.8, 2),
+        height=round(HEIGHT * value / top, 2),
+        kind=kind,
+        says=says,
+    )

@@ -50,9 +50,15 @@ def templates() -> Environment:
 
 
 def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A whole page, or with a template of its own a piece of one. Templates also get what `known` holds."""
+    """A whole page, or with a template of its own a piece of one; a `problem` is one of what the person typed."""
     session = getattr(request.state, "session", None)
-    shown = templates().get_template(template)
-    known = {"form_token": session.form_token if session else None, "here": request.url.path, "places": PLACES}
-    known["demo"] = request.app.state.demo
-    return HTMLResponse(shown.render(known | context), status, headers=HEADERS)
+    known = {
+        "form_token": session and session.form_token,
+        "here": request.url.path,
+        "places": PLACES,
+        "demo": request.app.state.demo,
+    }
+    if context.get("problem"):
+        status = 422
+    text = templates().get_template(template).render(known | context)
+    return HTMLResponse(text, status, headers=HEADERS)

@@ -4,6 +4,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 
 from deskhand import clock
@@ -19,7 +20,6 @@ LIFE = timedelta(days=14)
 class Session:
     key: str
     """What the cookie carries."""
-    created: datetime
     seen: datetime
 
     @property
@@ -29,7 +29,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SignedIn:
     """A session as it is listed."""
 
     name: str
@@ -42,11 +42,12 @@ class Opened:
 
 async def link(desk: Desk, address: str) -> str:
     """An address of the desk that signs one browser in, once."""
-    return f"{address}/enter/{await desk.store.write(lambda tx: invite(tx, desk.now()))}"
+    key = await desk.store.write(partial(invite, now=desk.now()))
+    return f"{address}/enter/{key}"
 
 
 def invite(tx: Transaction, now: datetime) -> str:
-    """The secret of a link that lets one browser in, once, soon."""
+    """The secret of a link that lets one browser in, once, within the next minutes."""
     key = secrets.token_urlsafe(24)
     tx.execute("DELETE FROM entry_links WHERE expires <= ?", clock.to_ms(now))
     tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest(key), clock.to_ms(now + LINK_LIFE))
@@ -67,15 +68,17 @@ def begin(tx: Transaction, browser: str, now: datetime) -> Session:
         "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
         *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200]),
     )
-    return Session(key, now, now)
+    return Session(key, now)
 
 
 def find(tx: Transaction, key: str, now: datetime) -> Session | None:
     row = tx.one(
-        "SELECT created, seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
+        "SELECT seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
         *(_digest(key), clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
-    return Session(key, clock.from_ms(row[0]), clock.from_ms(row[1])) if row else None
+    if row is None:
+        return None
+    return Session(key, clock.from_ms(row[0]))
 
 
 def touch(tx: Transaction, session: Session, now: datetime) -> None:
@@ -86,7 +89,7 @@ def end(tx: Transaction, key: str) -> None:
     tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(key))
 
 
-def opened(tx: Transaction, own: Session, now: datetime) -> list[Opened]:
+def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
     """Who is signed in, the one seen last first."""
     rows = tx.all(
         "SELECT digest, created, seen, browser FROM sessions WHERE expires > ? AND seen > ? ORDER BY seen DESC",
@@ -94,7 +97,7 @@ def opened(tx: Transaction, own: Session, now: datetime) -> list[Opened]:
     )
     mine = _digest(own.key)
     return [
-        Opened(name, clock.from_ms(created), clock.from_ms(seen), browser, name == mine)
+        SignedIn(name, clock.from_ms(created), clock.from_ms(seen), browser, name == mine)
         for name, created, seen, browser in rows
     ]
 

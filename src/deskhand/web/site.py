@@ -23,8 +23,10 @@ from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timelin
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, render
+from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
+PAGES = (approvals, mail, notes, tasks, agents, timeline, checkup)
 _OWN_HOSTS = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?")
 
 
@@ -37,29 +39,25 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
         Route("/health", _health, methods=["GET"]),
         Mount("/static", StaticFiles(directory=HERE / "static")),
         *entry_routes(),
-        *_pages(),
+        *(route for part in PAGES for route in part.routes()),
         *beside,
     ]
     failures: dict[object, Callable[[Request, Exception], Awaitable[Response]]] = {
-        DeskError: _refused,
-        HTTPException: _no_such_page,
-        Exception: _crashed,
+        DeskError: _show_refusal,
+        HTTPException: _show_wrong_address,
+        Exception: _show_crash,
     }
-    around = [Middleware(_Headed), Middleware(_OwnHost)]
-    made = Starlette(routes=routes, middleware=around, exception_handlers=failures)
-    made.state.desk = desk
-    made.state.demo = demo
-    made.state.stopping = asyncio.Event()
-    made.state.events = Events(desk, made.state.stopping)
-    return made
+    around = [Middleware(_AddHeaders), Middleware(_OwnHost)]
+    app = Starlette(routes=routes, middleware=around, exception_handlers=failures)
+    app.state.desk = desk
+    app.state.demo = demo
+    app.state.stopping = asyncio.Event()
+    app.state.events = Events(desk, app.state.stopping)
+    app.state.verification = Verification(desk)
+    return app
 
 
-def _pages() -> list[Route]:
-    parts = (approvals, mail, notes, tasks, agents, timeline, checkup)
-    return [route for part in parts for route in part.routes()]
-
-
-class _Headed:
+class _AddHeaders:
     """Gives every answer the page's headers, also a redirect, a refusal and a file."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -69,33 +67,38 @@ class _Headed:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # Our own files are asked for again each time and sent only when their ETag is another.
-        own = HEADERS | ({"Cache-Control": "no-cache"} if scope["path"].startswith("/static/") else {})
+        own = dict(HEADERS)
+        if scope["path"].startswith("/static/"):
+            # Our own files are asked for again each time and sent only when their ETag is another.
+            own["Cache-Control"] = "no-cache"
 
-        async def headed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in own.items():
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, headed)
+        await self._app(scope, receive, send_with_headers)
 
 
 class _OwnHost:
-    """Refuses whoever reached us under another name: a page of theirs that points its name at this machine."""
+    """Refuses requests under another host name: a stranger's page may point its name at this machine."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            hosts = [value for name, value in scope["headers"] if name == b"host"]
-            found = _OWN_HOSTS.fullmatch(hosts[0]) if len(hosts) == 1 else None
-            if found is None or int(found[1] or 80) > 65535:
-                await PlainTextResponse("This desk answers to 127.0.0.1 only.\n", 421)(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        app = self._app
+        if scope["type"] == "http" and not _names_own_host(scope):
+            app = PlainTextResponse("This desk answers to 127.0.0.1 only.\n", 421)
+        await app(scope, receive, send)
+
+
+def _names_own_host(scope: Scope) -> bool:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    found = _OWN_HOSTS.fullmatch(b" ".join(hosts))
+    return found is not None and int(found[1] or 80) <= 65535
 
 
 async def _health(request: Request) -> Response:
@@ -103,22 +106,20 @@ async def _health(request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-async def _refused(request: Request, failure: Exception) -> Response:
+async def _show_refusal(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, DeskError)  # noqa: S101 - registered for these alone
-    status = {"not_found": 404, "permission_denied": 403, "parse_error": 422, "rate_limited": 429}
-    status |= {"mcp_unavailable": 503, "send_failed": 502}
-    code = 413 if failure.details.get("reason") == "too_large" else status.get(failure.code, 500)
-    return render(request, "failure.html", title="Not done", status=code, failure=failure)
+    return render(request, "failure.html", title="Not done", status=failure.http_status, failure=failure)
 
 
-async def _no_such_page(request: Request, failure: Exception) -> Response:
+async def _show_wrong_address(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, HTTPException)  # noqa: S101 - registered for these alone
-    missing = failure.status_code == HTTPStatus.NOT_FOUND
-    wrong_way = DeskError("there is no page at this address" if missing else failure.detail)
-    return render(request, "failure.html", title="Not here", status=failure.status_code, failure=wrong_way)
+    why = failure.detail
+    if failure.status_code == HTTPStatus.NOT_FOUND:
+        why = "there is no page at this address"
+    return render(request, "failure.html", title="Not here", status=failure.status_code, failure=DeskError(why))
 
 
-async def _crashed(request: Request, failure: Exception) -> Response:
+async def _show_crash(request: Request, failure: Exception) -> Response:
     reference = secrets.token_hex(4)
     log.error("crash", extra={"path": request.url.path, "reference": reference}, exc_info=failure)
     hint = f"search the desk's log for the reference {reference}"

@@ -4,7 +4,6 @@ import re
 import uuid
 from datetime import datetime
 from typing import Any, TypeVar
-from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ValidationError
@@ -18,8 +17,10 @@ from deskhand.errors import BackendFailed, BadConfig, InvalidInput
 from deskhand.tasks import due
 from deskhand.tasks.models import PRIORITIES, Task, TaskPage
 from deskhand.web.entry import effect, page
-from deskhand.web.presence import moment, present
 from deskhand.web.render import render
+from deskhand.web.request import desk_of, done_in, next_page, number_in, text_in
+from deskhand.web.times import local_time
+from deskhand.web.unavailable import or_unavailable
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -38,8 +39,8 @@ DONE = {
 
 def routes() -> list[Route]:
     return [
-        page("/tasks", present("Tasks", _list)),
-        page("/tasks/{task_id:int}", present("Tasks", _task)),
+        page("/tasks", or_unavailable("Tasks", _show_list)),
+        page("/tasks/{task_id:int}", or_unavailable("Tasks", _show_task)),
         effect("/tasks/add", _add),
         effect("/tasks/undo", _undo),
         effect("/tasks/{task_id:int}/edit", _edit),
@@ -56,106 +57,105 @@ def _user(desk: Desk) -> str:
     return desk.settings.user
 
 
-async def _list(request: Request) -> Response:
-    return await _shown(request)
-
-
-async def _shown(
+async def _show_list(
     request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None
 ) -> Response:
-    desk: Desk = request.app.state.desk
-    asked = {name: request.query_params.get(name, "").strip() for name in ("q", "label", "project", "priority")}
-    state = request.query_params.get("state", "open")
-    state = state if state in STATES else "open"
-    query = {name: value for name, value in asked.items() if value} | STATES[state]
-    cursor = request.query_params.get("cursor")
-    query |= {"limit": str(PAGE), "sort": "due_date"} | ({"cursor": cursor} if cursor else {})
+    desk = desk_of(request)
+    given = request.query_params
+    asked = {name: given.get(name, "").strip() for name in ("q", "label", "project", "priority")}
+    state = given.get("state", "open")
+    if state not in STATES:
+        state = "open"
+    chosen = {name: value for name, value in asked.items() if value}
+    query = chosen | STATES[state] | {"limit": str(PAGE), "sort": "due_date"}
+    if cursor := given.get("cursor"):
+        query["cursor"] = cursor
     found = TaskPage(tasks=[], total=0, next_cursor=None)
     try:
-        found = _checked(TaskPage, await desk.tasks.call(_user(desk), "GET", "/tasks", query=query))
+        found = _read_answer(TaskPage, await desk.tasks.call(_user(desk), "GET", "/tasks", query=query))
     except InvalidInput as failure:
         problem = problem or failure
-    kept = {name: value for name, value in asked.items() if value} | {"state": state}
     return render(
         request,
         "tasks.html",
         title="Tasks",
-        status=422 if problem else 200,
+        problem=problem,
         tasks=[(task, _due(desk, task), _is_late(desk, task)) for task in found.tasks],
         total=found.total,
-        older=f"/tasks?{urlencode(kept | {'cursor': found.next_cursor})}" if found.next_cursor else None,
+        older=next_page("/tasks", chosen | {"state": state}, "cursor", found.next_cursor),
         asked=asked,
         state=state,
         priorities=PRIORITIES,
-        problem=problem,
         typed=typed or {},
-        done=DONE.get(request.query_params.get("done", "")),
-        deleted=_number(request, "deleted"),
+        done=done_in(request, DONE),
+        deleted=number_in(request, "deleted", digits=16),
     )
 
 
-async def _task(request: Request) -> Response:
-    return await _one(request)
-
-
-async def _one(request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None) -> Response:
-    desk: Desk = request.app.state.desk
+async def _show_task(
+    request: Request, problem: InvalidInput | None = None, typed: dict[str, str] | None = None
+) -> Response:
+    desk = desk_of(request)
     answer = await desk.tasks.call(_user(desk), "GET", f"/tasks/{request.path_params['task_id']}")
-    task = _checked(Task, answer)
+    task = _read_answer(Task, answer)
     return render(
         request,
         "task.html",
         title=task.title,
-        status=422 if problem else 200,
+        problem=problem,
         task=task,
         fields=typed or _fields(desk, task),
         priorities=PRIORITIES,
-        problem=problem,
-        done=DONE.get(request.query_params.get("done", "")),
+        done=done_in(request, DONE),
     )
 
 
 async def _add(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
-    typed = _typed(form)
+    desk = desk_of(request)
+    typed = _texts(form)
     try:
         body = {"title": ""} | _body(desk, typed)
         # One key for one form: a repeated request must not make a second task.
         await desk.tasks.call(_user(desk), "POST", "/tasks", body=body, key=str(uuid.uuid4()))
     except InvalidInput as failure:
-        return await _shown(request, failure, typed)
+        return await _show_list(request, failure, typed)
     return RedirectResponse("/tasks?done=added", 303)
 
 
 async def _edit(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
-    typed, user, path = _typed(form), _user(desk), f"/tasks/{request.path_params['task_id']}"
+    desk = desk_of(request)
+    user = _user(desk)
+    path = f"/tasks/{request.path_params['task_id']}"
+    typed = _texts(form)
     version = typed.get("version", "")
     if not re.fullmatch(r"[0-9]{1,16}", version):
         raise InvalidInput("the form does not say which version it changes", hint="reload the page and try again")
     # What was not touched is not sent: a form shows less of a due date than the task has.
-    shown = _fields(desk, _checked(Task, await desk.tasks.call(user, "GET", path)))
+    shown = _fields(desk, _read_answer(Task, await desk.tasks.call(user, "GET", path)))
+    del shown["version"]
     touched = {name: text for name, text in typed.items() if name in shown and text.strip() != shown[name].strip()}
-    touched.pop("version", None)
     try:
         if touched:
             await desk.tasks.call(user, "PUT", path, body=_body(desk, touched), match=f'"{version}"')
     except InvalidInput as failure:
-        return await _one(request, failure, typed)
+        return await _show_task(request, failure, typed)
     return RedirectResponse(f"{path}?done=changed", 303)
 
 
 async def _move(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
-    to, task_id, user = form.get("to"), request.path_params["task_id"], _user(desk)
+    desk = desk_of(request)
+    user = _user(desk)
+    to = form.get("to")
+    task_id = request.path_params["task_id"]
+    path = f"/tasks/{task_id}"
     match to:
         case "complete" | "reopen":
-            await desk.tasks.call(user, "PATCH", f"/tasks/{task_id}", body={"completed": to == "complete"})
+            await desk.tasks.call(user, "PATCH", path, body={"completed": to == "complete"})
         case "delete":
-            await desk.tasks.call(user, "DELETE", f"/tasks/{task_id}")
+            await desk.tasks.call(user, "DELETE", path)
             return RedirectResponse(f"/tasks?done=delete&deleted={task_id}", 303)
         case "restore":
-            await desk.tasks.call(user, "POST", f"/tasks/{task_id}/restore")
+            await desk.tasks.call(user, "POST", f"{path}/restore")
         case _:
             raise InvalidInput("a task cannot be moved there", hint="complete, reopen, delete or restore it")
     return RedirectResponse(f"/tasks?done={to}", 303)
@@ -163,14 +163,14 @@ async def _move(request: Request, form: FormData) -> Response:
 
 async def _undo(request: Request, form: FormData) -> Response:
     del form
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     await desk.tasks.call(_user(desk), "POST", "/tasks/undo")
     return RedirectResponse("/tasks?done=undone", 303)
 
 
-def _typed(form: FormData) -> dict[str, str]:
-    given = ((name, value) for name, value in form.items() if isinstance(value, str) and name != "form_token")
-    return {name: value.replace("\r\n", "\n") for name, value in given}
+def _texts(form: FormData) -> dict[str, str]:
+    """Each field of the form, with the line ends that a task has."""
+    return {name: text_in(form, name).replace("\r\n", "\n") for name in form if name != "form_token"}
 
 
 def _body(desk: Desk, typed: dict[str, str]) -> dict[str, Any]:
@@ -215,20 +215,19 @@ def _fields(desk: Desk, task: Task) -> dict[str, str]:
 
 
 def _due(desk: Desk, task: Task) -> str:
-    return "" if task.due_date is None else moment(desk, datetime.fromisoformat(task.due_date))
+    if task.due_date is None:
+        return ""
+    return local_time(desk, datetime.fromisoformat(task.due_date))
 
 
 def _is_late(desk: Desk, task: Task) -> bool:
-    return task.due_date is not None and not task.completed and datetime.fromisoformat(task.due_date) < desk.now()
+    if task.due_date is None or task.completed:
+        return False
+    return datetime.fromisoformat(task.due_date) < desk.now()
 
 
-def _checked(model: type[M], content: Any) -> M:
+def _read_answer(model: type[M], content: Any) -> M:
     try:
         return model.model_validate(content)
     except ValidationError as error:
         raise BackendFailed("The backend's answer is not the one that was agreed on") from error
-
-
-def _number(request: Request, name: str) -> int | None:
-    given = request.query_params.get(name, "")
-    return int(given) if given.isascii() and given.isdigit() and len(given) < 17 else None

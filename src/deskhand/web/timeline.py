@@ -1,6 +1,6 @@
-"""Timeline: the record, newest first, with the state of its proof and what it adds up to.
+"""Timeline: the record, newest first, whether it is whole, and what it adds up to.
 
-Every view reads a bounded number of rows: counters by day for the plots, and for a search at most `audit.SCAN` lines
+Every view reads a bounded number of rows: counters by day for the plots, and for a search at most `search.SCAN` lines
 of the days that have such entries at all; "older" goes on from there.
 """
 
@@ -9,7 +9,6 @@ import re
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, get_args
-from urllib.parse import urlencode
 
 from starlette.background import BackgroundTask
 from starlette.datastructures import FormData
@@ -17,91 +16,98 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand import audit
-from deskhand.app import Desk
-from deskhand.audit import Entry, Result, Wanted
+from deskhand.audit import Entry, Result, search
+from deskhand.audit.search import EntryFilter
 from deskhand.gate import ledger
 from deskhand.store import Transaction
 from deskhand.web import plots
 from deskhand.web.entry import effect, page
-from deskhand.web.presence import moment, present
-from deskhand.web.proof import Proof, proof_of
 from deskhand.web.render import render
+from deskhand.web.request import desk_of, next_page, number_in
+from deskhand.web.times import local_time
+from deskhand.web.unavailable import or_unavailable
+from deskhand.web.verification import Verification
 
 PAGE = 50
 DAYS = 30
 NAMES = timedelta(days=90)
+"""How far back the names reach that a search offers."""
 DECISIONS = 500
 
 
 def routes() -> list[Route]:
-    return [page("/timeline", present("Timeline", _timeline)), effect("/timeline/verify", _verify)]
+    return [
+        page("/timeline", or_unavailable("Timeline", _timeline)),
+        effect("/timeline/verify", _verify),
+    ]
 
 
 async def _timeline(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
-    wanted, before = _wanted(request), _number(request.query_params.get("before", ""))
-    now, proof = desk.now(), proof_of(request.app)
+    desk = desk_of(request)
+    now = desk.now()
+    wanted = _filter(request)
+    before = number_in(request, "before", digits=17)
 
-    def look(tx: Transaction) -> dict[str, Any]:
+    def collect(tx: Transaction) -> dict[str, Any]:
         since = now - timedelta(days=DAYS)
-        actors, actions = audit.names(tx, str((now - NAMES).date()))
+        window = timedelta(seconds=desk.settings.window_seconds)
+        actors, actions = search.names(tx, str((now - NAMES).date()))
         return {
-            "found": audit.find(tx, wanted, before=before, limit=PAGE),
+            "found": search.find(tx, wanted, before=before, limit=PAGE),
             "actors": actors,
             "actions": actions,
-            "days": plots.by_day(audit.by_day(tx, str(since.date())), now.date(), DAYS),
+            "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
             "waits": plots.by_wait(ledger.decisions(tx, since, DECISIONS)),
-            "sent": len(ledger.sent_since(tx, now - timedelta(seconds=desk.settings.window_seconds))),
+            "sent": len(ledger.sent_since(tx, now - window)),
         }
 
-    seen = await desk.store.read(look)
-    await proof.glance()
-    found = seen.pop("found")
+    collected = await desk.store.read(collect)
+    found = collected.pop("found")
+    verification: Verification = request.app.state.verification
+    await verification.check_new()
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
     answer = render(
         request,
         "timeline.html",
         title="Timeline",
         entries=[(seq, entry, _details(entry)) for seq, entry in found.entries],
-        older=f"/timeline?{urlencode(given | {'before': found.older})}" if found.older else None,
-        partly=found.older if found.older and len(found.entries) < PAGE else None,
+        older=next_page("/timeline", given, "before", found.older),
+        partly=len(found.entries) < PAGE and found.older,
         wanted=wanted,
         before=before,
         results=get_args(Result),
-        proof=proof,
-        proved=moment(desk, proof.since) if proof.since else None,
+        verification=verification,
+        verified=verification.since and local_time(desk, verification.since),
         limit=desk.settings.max_sends,
         window=desk.settings.window_seconds,
         plotted=DAYS,
         height=plots.HEIGHT,
         width=plots.WIDTH,
-        **seen,
+        **collected,
     )
-    if not proof.is_whole and proof.broken is None:
-        answer.background = BackgroundTask(proof.walk)
+    if not verification.is_whole and verification.broken is None:
+        answer.background = BackgroundTask(verification.check_all)
     return answer
 
 
 async def _verify(request: Request, form: FormData) -> Response:
     del form
-    proof: Proof = proof_of(request.app)
-    await proof.walk(anew=True)
+    await request.app.state.verification.check_all(again=True)
     return RedirectResponse("/timeline#proof", 303)
 
 
-def _wanted(request: Request) -> Wanted:
-    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in Wanted.__slots__}
+def _filter(request: Request) -> EntryFilter:
+    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in EntryFilter.__slots__}
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None
-    return Wanted(**given)
+    return EntryFilter(**given)
 
 
 def _details(entry: Entry) -> list[tuple[str, str]]:
-    shown = {key: value for key, value in (entry.parameters or {}).items() if value is not None}
-    rows = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in shown.items()]
+    rows = []
+    for key, value in (entry.parameters or {}).items():
+        if isinstance(value, str):
+            rows.append((key, value))
+        elif value is not None:
+            rows.append((key, json.dumps(value)))
     return [*rows, ("reference", entry.correlation_id)]
-
-
-def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None

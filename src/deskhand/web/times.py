@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from deskhand.app import Desk
 from deskhand.clock import MORNING
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
@@ -16,22 +17,35 @@ class Moment:
     exact: str
     iso: str
     seconds: float
-    """From now on; negative where it is past."""
+    """Seconds from now; negative where it is past."""
 
 
 def local(at: datetime, zone: str) -> datetime:
-    """In that zone; in its own at either end of the calendar, where a stranger's date has no other."""
+    """The time in that zone. A stranger's date at either end of the calendar has none there, and stays as it is."""
     try:
         return at.astimezone(ZoneInfo(zone))
     except OverflowError:
         return at
 
 
+def local_time(desk: Desk, at: datetime) -> str:
+    """The time to the minute, in the person's own time zone."""
+    return f"{local(at, desk.settings.timezone):%Y-%m-%d %H:%M}"
+
+
 def moment(at: datetime, now: datetime, zone: str) -> Moment:
-    here, seconds = local(at, zone), (at - now).total_seconds()
-    length = span(abs(seconds))
-    words = "now" if abs(seconds) < 1 else f"in {length}" if seconds > 0 else f"{length} ago"
-    return Moment(words, f"{here:%a %d %b %Y, %H:%M} {here.tzname()}", here.isoformat(timespec="seconds"), seconds)
+    here = local(at, zone)
+    exact = f"{here:%a %d %b %Y, %H:%M} {here.tzname()}"
+    seconds = (at - now).total_seconds()
+    return Moment(_distance(seconds), exact, here.isoformat(timespec="seconds"), seconds)
+
+
+def _distance(seconds: float) -> str:
+    if abs(seconds) < 1:
+        return "now"
+    if seconds > 0:
+        return f"in {span(seconds)}"
+    return f"{span(-seconds)} ago"
 
 
 def span(seconds: float) -> str:
@@ -39,7 +53,7 @@ def span(seconds: float) -> str:
     for size, name in _UNITS:
         if seconds >= size:
             count = int(seconds // size)
-            return f"{count} {name}{'s' if count > 1 else ''}"
+            return f"{count} {name}{'s' * (count > 1)}"
     return "a moment"
 
 

@@ -8,7 +8,7 @@ from deskhand import unseen
 from deskhand.unseen import Trace
 
 MOST_MARKS = 2000
-"""So many are named; a page of more nobody could open. The others are replacement characters."""
+"""How many are named: nobody could open a page of more. The others become replacement characters."""
 _REPLACEMENT = Markup("\ufffd")
 _NAMES = {
     "\r": "carriage return",
@@ -23,27 +23,41 @@ _NAMES = {
 def visible(text: str) -> Markup:
     """`text`, escaped, with a labelled mark in the place of everything that a person would not see."""
     text = text.replace("\r\n", "\n")
-    made: list[Markup] = []
+    pieces: list[Markup] = []
     place = 0
     for number, trace in enumerate(unseen.traces(text)):
         if trace.start < place:
             continue  # blanks inside of empty lines
-        made.append(escape(text[place : trace.start]))
-        made.append(_mark(text, trace) if number < MOST_MARKS else _REPLACEMENT * (trace.end - trace.start))
+        pieces.append(escape(text[place : trace.start]))
+        if number < MOST_MARKS:
+            pieces.append(_mark(text, trace))
+        else:
+            pieces.append(_REPLACEMENT * (trace.end - trace.start))
         place = trace.end
-    return Markup().join([*made, escape(text[place:])])
+    return Markup().join([*pieces, escape(text[place:])])
 
 
 def lines(difference: str) -> list[tuple[str, Markup]]:
     """The lines of a unified diff, each with its sign: `+`, `-`, `@` or a blank."""
     # The first two lines name the files and the third the place; a line of the text may look like them.
-    shown = difference.splitlines()[3:]
-    return [(line[:1] if line[:1] in "+-@" else " ", visible(line[1:] if line[:1] != "@" else "")) for line in shown]
+    return [_split(line) for line in difference.splitlines()[3:]]
+
+
+def _split(line: str) -> tuple[str, Markup]:
+    match line[:1]:
+        case "@":
+            return "@", Markup()
+        case "+" | "-" as sign:
+            return sign, visible(line[1:])
+        case _:
+            return " ", visible(line[1:])
 
 
 def _mark(text: str, trace: Trace) -> Markup:
     mark = Markup('<mark class="unseen">{}</mark>').format(_label(text, trace))
-    return Markup("\n{}\n").format(mark) if trace.kind == "empty lines" else mark
+    if trace.kind == "empty lines":
+        return Markup("\n{}\n").format(mark)
+    return mark
 
 
 def _label(text: str, trace: Trace) -> str:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
-from deskhand.agents.mail import Mailroom, Message, instant, timestamp
+from deskhand.agents.mail import AgentMessage, Mailroom, instant, timestamp
 
 HOUR = 3_600_000_000_000
 
@@ -20,12 +20,12 @@ def clean_up(
     room: Mailroom, windows: list[str] | None, now: int, stale_hours: float, delivered_hours: float, *, dry_run: bool
 ) -> Removed:
     """Forget agents that are gone and mail that was read long ago; never a message that nobody read."""
-    registered = room.registered()
-    seen = registered | {entry.name: instant(entry.updated_at) or 0 for entry in room.entries()}
+    registered = room.registrations()
+    seen = registered | {entry.name: instant(entry.updated_at) or 0 for entry in room.states()}
     offline = [name for name in seen if windows is not None and name not in windows and name not in registered]
     stale = [name for name, at in seen.items() if at <= now - stale_hours * HOUR and name not in offline]
     if not dry_run:
-        room.remove_entries([*offline, *stale])
+        room.remove_states([*offline, *stale])
     before = timestamp(now - int(delivered_hours * HOUR))
     messages = mailboxes = 0
     for name in room.mailboxes():
@@ -38,13 +38,13 @@ def copy_mail(source: Mailroom, target: Mailroom) -> tuple[int, int]:
     """Copy every message that the target does not have; how many were copied, how many were there."""
     copied = total = 0
     for name in source.mailboxes():
-        messages = [message if message.id else _identified(message) for message in source.messages(name)]
+        messages = [message if message.id else _with_id(message) for message in source.messages(name)]
         total += len(messages)
         copied += target.merge(name, messages)
     return copied, total - copied
 
 
-def _identified(message: Message) -> Message:
+def _with_id(message: AgentMessage) -> AgentMessage:
     """With an id that the next copy will give it as well; some other program left it out."""
     content = f"{message.sender}\n{message.created_at}\n{message.text}"
     return replace(message, id=sha256(content.encode()).hexdigest()[:16])

@@ -8,48 +8,47 @@ import stat
 import subprocess
 import sys
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from deskhand import __version__, audit
 from deskhand.app import Desk
-from deskhand.setup.findings import Finding, bad, good, warning
+from deskhand.setup.checks.findings import Finding, bad, good, warning
 
-_LOW, _EMPTY = 1_000_000_000, 100_000_000
+_LOW = 1_000_000_000
+_EMPTY = 100_000_000
 _EARLIEST = 2026
+"""No clock that is right says an earlier year."""
 _SKEW = timedelta(minutes=5)
 _SECRET_NAMES = (".env", "token", "seal.key", "credentials.json", "client_secret.json")
 
 
 def python(desk: Desk) -> Finding:
     del desk
-    return good("python", f"deskhand {__version__} on Python {sys.version.split()[0]}")
+    return good(f"deskhand {__version__} on Python {sys.version.split()[0]}")
 
 
 def home(desk: Desk) -> Finding:
-    """Nobody else may read keys, tokens and mail."""
+    """Whether nobody else may read the desk's keys, tokens and mail."""
     folder = desk.settings.home
     if not folder.is_dir():
-        return good("home", f"{folder} is made at the first use")
+        return good(f"{folder} is made at the first use")
     if folder.stat().st_uid != os.getuid():
-        return bad("home", f"{folder} belongs to another user", "run deskhand as its owner, or set DESKHAND_HOME")
+        return bad(f"{folder} belongs to another user", "run deskhand as its owner, or set DESKHAND_HOME")
     if not os.access(folder, os.W_OK | os.X_OK):
-        return bad("home", f"{folder} cannot be written", f"chmod 700 {folder}")
+        return bad(f"{folder} cannot be written", f"chmod 700 {folder}")
     open_to_others = too_open(folder)
     if open_to_others:
         names = ", ".join(str(path.relative_to(folder.parent)) for path in open_to_others[:5])
-        return bad("home", f"others may read {names}", "deskhand doctor --fix takes that right away")
-    return good("home", f"{folder}, readable by you alone")
+        return bad(f"others may read {names}", "deskhand doctor --fix takes that right away")
+    return good(f"{folder}, readable by you alone")
 
 
 def too_open(folder: Path) -> list[Path]:
     """The home and what lies in it that others may read or write."""
     inside = (path for path in folder.iterdir() if not path.is_symlink())
     others = stat.S_IRWXG | stat.S_IRWXO
-    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and _matters(path, folder)]
-
-
-def _matters(path: Path, folder: Path) -> bool:
-    return path == folder or path.is_dir() or path.suffix != ".migrating"
+    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and path.suffix != ".migrating"]
 
 
 def close_home(desk: Desk) -> list[str]:
@@ -66,21 +65,22 @@ def disk(desk: Desk) -> Finding:
     free = shutil.disk_usage(folder).free
     says = f"{free / 1e9:.1f} GB free where the desk's home is"
     if free < _EMPTY:
-        return bad("disk", says, "make room: below this nothing can be written safely")
-    return warning("disk", says, "make room soon") if free < _LOW else good("disk", says)
+        return bad(says, "make room: below this nothing can be written safely")
+    if free < _LOW:
+        return warning(says, "make room soon")
+    return good(says)
 
 
 async def clock(desk: Desk) -> Finding:
-    """Approvals expire and the rate window moves by this clock."""
+    """Whether the clock can be right: approvals expire and the rate window moves by it."""
     now = desk.now()
     if now.year < _EARLIEST:
-        return bad("clock", f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
+        return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _last_line(desk)
     if last is not None and last - now > _SKEW:
-        return bad(
-            "clock", f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now", "set the machine's clock"
-        )
-    return good("clock", f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
+        says = f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now"
+        return bad(says, "set the machine's clock")
+    return good(f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
 
 
 async def _last_line(desk: Desk) -> datetime | None:
@@ -88,8 +88,9 @@ async def _last_line(desk: Desk) -> datetime | None:
 
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return None
-    lines = await desk.store.read(lambda tx: audit.entries(tx, limit=1))
-    return datetime.fromisoformat(lines[0][1].timestamp) if lines else None
+    for _, entry in await desk.store.read(partial(audit.entries, limit=1)):
+        return datetime.fromisoformat(entry.timestamp)
+    return None
 
 
 def port(desk: Desk) -> Finding:
@@ -98,9 +99,9 @@ def port(desk: Desk) -> Finding:
         socket.create_server(("127.0.0.1", number)).close()
     except OSError as error:
         if _is_desk(number):
-            return good("port", f"a desk answers at http://127.0.0.1:{number}")
-        return warning("port", f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
-    return good("port", f"{number} is free for `deskhand up`")
+            return good(f"a desk answers at http://127.0.0.1:{number}")
+        return warning(f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
+    return good(f"{number} is free for `deskhand up`")
 
 
 def _is_desk(number: int) -> bool:
@@ -114,27 +115,28 @@ def _is_desk(number: int) -> bool:
 
 
 def secrets(desk: Desk) -> Finding:
-    """Keys must not travel with a repository or a synchronised vault."""
-    folder, vault = desk.settings.home, desk.settings.vault_path
+    """Whether the desk's keys could travel with a repository or a synchronised vault."""
+    folder = desk.settings.home
+    vault = desk.settings.vault_path
     if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
-        return bad("secrets", "the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
+        return bad("the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
     if not shutil.which("git"):
-        return good("secrets", "the home is outside the vault")
+        return good("the home is outside the vault")
     if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
-        return warning("secrets", f"{folder} lies in a git repository", "move it, or add it to .gitignore")
-    kept = _git(vault, "ls-files").splitlines() if vault else []
+        return warning(f"{folder} lies in a git repository", "move it, or add it to .gitignore")
+    kept = _git(vault, "ls-files").splitlines()
     named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
     if named:
-        return warning(
-            "secrets", f"the vault's repository keeps {', '.join(named[:3])}", "git rm --cached, and renew them"
-        )
-    return good("secrets", "the home is outside the vault and outside any repository")
+        says = f"the vault's repository keeps {', '.join(named[:3])}"
+        return warning(says, "git rm --cached, and renew them")
+    return good("the home is outside the vault and outside any repository")
 
 
 def _git(folder: Path | None, *arguments: str) -> str:
     if folder is None or not folder.is_dir():
         return ""
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False, timeout=20
-    )
-    return done.stdout.strip() if done.returncode == 0 else ""
+    command = ["git", "-C", str(folder), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    if done.returncode != 0:
+        return ""
+    return done.stdout.strip()

@@ -1,4 +1,4 @@
-"""tmux's own word for it: a silent control client hears at once when windows change and when the session ends."""
+"""Hears from tmux at once when windows of a session change and when it ends, by a silent control client."""
 
 import subprocess
 import threading
@@ -12,7 +12,7 @@ _ATTACH = ("-C", "attach-session", "-f", "ignore-size,read-only,no-output", "-t"
 AGAIN_SECONDS = 0.5
 
 
-class Watch:
+class TmuxWatch:
     """Calls `changed` for every change of the session's windows, and `ended` once, when the session is no more."""
 
     def __init__(self, pane: str, changed: Callable[[], None], ended: Callable[[], None]) -> None:
@@ -38,7 +38,9 @@ class Watch:
             self._listen(session)
             self._changed()
             # If the session lives, somebody detached all clients, or this tmux is too old for silent ones.
-            if self._stopping.is_set() or (self._session() is not None and self._stopping.wait(AGAIN_SECONDS)):
+            if self._stopping.is_set():
+                return
+            if self._session() is not None and self._stopping.wait(AGAIN_SECONDS):
                 return
         self._ended()
 
@@ -46,7 +48,7 @@ class Watch:
         """The session's id: attaching to the pane would make its window the current one."""
         try:
             return tmux.run("list-panes", "-t", self._pane, "-F", "#{session_id}").split()[0]
-        except tmux.Failed:
+        except tmux.TmuxFailed:
             return None
 
     def _listen(self, session: str) -> None:

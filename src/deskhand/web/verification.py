@@ -1,12 +1,10 @@
 """How far the record was found whole since this process started.
 
-A view of the page looks at the lines that are new since the last one. Whole is what was walked through from the first
-line; that is done behind the first view, in small steps, and again whenever the person asks for it.
+A view of the page checks the lines that are new since the last one. Whole is what was checked from the first line on;
+that is done behind the first view, in small steps, and again whenever the person asks for it.
 """
 
 from datetime import datetime
-
-from starlette.applications import Starlette
 
 from deskhand import audit
 from deskhand.app import Desk
@@ -17,46 +15,51 @@ STEP = 1000
 """Lines for one read transaction."""
 
 
-class Proof:
+class Verification:
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._walking = False
+        self._is_running = False
         self.good = START
         """The last line of an unbroken chain from the first one."""
         self.broken: Broken | None = None
         self.head = START
         self.since: datetime | None = None
-        """When the walk began that led to `good`."""
+        """When the check began that led to `good`."""
 
     @property
     def is_whole(self) -> bool:
         return self.broken is None and self.since is not None and self.good == self.head
 
-    async def glance(self) -> None:
-        """Look at what is new, if that is little; whoever is far behind waits for `walk`."""
-        await self._step(START.seq if self.since is None else STEP)
+    async def check_new(self) -> None:
+        """Check the first lines that are new; before the first whole check only see how many there are."""
+        if self.since is None:
+            await self._step(0)
+        else:
+            await self._step(STEP)
 
-    async def walk(self, *, anew: bool = False) -> None:
-        """On to the end of the record, from its first line where `anew`."""
-        if self._walking:
+    async def check_all(self, *, again: bool = False) -> None:
+        """Check on to the end of the record; with `again` from its first line."""
+        if self._is_running:
             return
-        self._walking = True
+        self._is_running = True
         try:
-            if anew or self.since is None:
-                self.good, self.broken, self.since = START, None, self._desk.now()
+            if again or self.since is None:
+                self.good = START
+                self.broken = None
+                self.since = self._desk.now()
             while await self._step(STEP):
                 pass
         finally:
-            self._walking = False
+            self._is_running = False
 
     async def _step(self, limit: int) -> bool:
-        """Whether there is more to go."""
+        """Check up to `limit` lines; whether there are more."""
         good = self.good
 
-        def look(tx: Transaction) -> tuple[Mark, Mark | Broken]:
+        def follow(tx: Transaction) -> tuple[Mark, Mark | Broken]:
             return audit.head(tx), audit.follow(tx, good, limit)
 
-        self.head, reached = await self._desk.store.read(look)
+        self.head, reached = await self._desk.store.read(follow)
         match reached:
             case Broken():
                 self.broken = reached
@@ -67,11 +70,3 @@ class Proof:
             case Mark():
                 self.good = reached
         return self.broken is None and self.good.seq < self.head.seq
-
-
-def proof_of(app: Starlette) -> Proof:
-    """One for each running page."""
-    if not hasattr(app.state, "proof"):
-        app.state.proof = Proof(app.state.desk)
-    found: Proof = app.state.proof
-    return found

@@ -1,0 +1,118 @@
+"""What the commands share: how one is declared, how the desk is opened, how something is said and asked."""
+
+import argparse
+import asyncio
+import json as json_text
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deskhand import unseen
+from deskhand.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from deskhand.app import Desk
+    from deskhand.config import Settings
+
+T = TypeVar("T")
+Run = Callable[[argparse.Namespace], int | None]
+
+
+def command(commands: Any, name: str, run: Run, text: str, *, json: bool = False) -> argparse.ArgumentParser:
+    made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=_sentence(text))
+    made.set_defaults(run=run)
+    if json:
+        made.add_argument("--json", action="store_true", help="print JSON")
+    return made
+
+
+def group(commands: Any, name: str, text: str) -> Any:
+    made = commands.add_parser(name, help=text, description=_sentence(text))
+    return made.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+
+@contextmanager
+def opened_desk(settings: "Settings | None" = None, *, env_file: bool = False) -> "Iterator[Desk]":
+    """With `env_file` the `.env` in the working directory is read too, as the tasks contract wants it."""
+    from deskhand.app import Desk
+    from deskhand.config import load
+
+    place = Path(".env") if env_file else None
+    desk = Desk(settings or load(env_file=place).settings)
+    try:
+        yield desk
+    finally:
+        desk.close()
+
+
+def at_desk(work: "Callable[[Desk], Awaitable[T]]", *, env_file: bool = False) -> T:
+    with opened_desk(env_file=env_file) as desk:
+        return run(desk, work)
+
+
+def run(desk: "Desk", work: "Callable[[Desk], Awaitable[T]]") -> T:
+    """Do the work in an event loop, and close in that loop what it has opened there."""
+
+    async def whole() -> T:
+        try:
+            return await work(desk)
+        finally:
+            await desk.close_mailbox()
+            await desk.leave_tasks()
+
+    return asyncio.run(whole())
+
+
+def plain(text: str) -> str:
+    """Text from strangers for the terminal: characters that would steer it or hide something are named instead."""
+    return unseen.spell_out(text)
+
+
+def tell(options: argparse.Namespace, facts: Any, text: str) -> None:
+    """Print the facts as JSON where `--json` asks for it, else the text."""
+    if options.json:
+        print(json_text.dumps(facts), flush=True)
+    else:
+        print(text, flush=True)
+
+
+def show_progress(done: int, total: int, text: str) -> None:
+    """Draw the progress bar over the last one; nothing where the output is no terminal."""
+    if not sys.stderr.isatty():
+        return
+    width = 30
+    filled = width
+    if total:
+        filled = min(width, width * done // total)
+    bar = "#" * filled + "·" * (width - filled)
+    print(f"\r[{bar}] {text}", end="", file=sys.stderr, flush=True)
+
+
+def end_progress() -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+
+
+def confirm(question: str, *, yes: bool) -> bool:
+    """Whether the person says yes; where nobody can be asked, `--yes` must have said it."""
+    if yes:
+        return True
+    if not sys.stdin.isatty():
+        raise InvalidInput("nobody can be asked here", hint="add --yes to do it without asking; nothing was changed")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def ask_secret(question: str) -> str:
+    """Ask for a password. It is never an argument: those are in the shell's history and in lists of processes."""
+    from getpass import getpass
+
+    if sys.stdin.isatty():
+        return getpass(question)
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."

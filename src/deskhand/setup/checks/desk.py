@@ -1,0 +1,252 @@
+"""Checks of the desk's parts: vault, database, mailbox, tasks, agents, model, clients."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from deskhand import audit, clock, environment
+from deskhand.app import Desk
+from deskhand.errors import BadConfig, DeskError
+from deskhand.notes.folders import FOLDERS
+from deskhand.notes.paths import skeleton
+from deskhand.setup.checks.findings import Finding, bad, good, warning
+from deskhand.setup.clients import CLIENTS, file_of
+from deskhand.setup.connect import entry_name, find_entry
+from deskhand.setup.init import make_folders
+from deskhand.setup.messenger import messenger
+from deskhand.store import Transaction, revision, schema
+
+_SECONDS = 15
+"""How long a mailbox or a backend may take to answer."""
+_SKELETONS = frozenset(map(skeleton, FOLDERS))
+
+
+def vault(desk: Desk) -> Finding:
+    try:
+        folder = desk.settings.vault
+    except BadConfig as error:
+        return bad(error.message, error.hint)
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return bad(f"{folder} cannot be read and written", f"chmod u+rwx {folder}")
+    return good(str(folder))
+
+
+def folders(desk: Desk) -> Finding:
+    root = desk.settings.vault_path
+    if root is None or not root.is_dir():
+        return warning("there is no vault to look into", "set VAULT_PATH")
+    twins = [path.name for path in root.iterdir() if path.name not in FOLDERS and skeleton(path.name) in _SKELETONS]
+    if twins:
+        return bad(
+            f"{', '.join(sorted(twins))} may be taken for a folder of the desk",
+            f"rename it; the desk's own are spelt {', '.join(FOLDERS)}",
+        )
+    odd = [name for name in FOLDERS if _is_no_folder(root / name)]
+    if odd:
+        says = f"{', '.join(odd)} is no ordinary folder"
+        return bad(says, "replace it by a folder: links are not followed")
+    missing = [name for name in FOLDERS if not (root / name).is_dir()]
+    if missing:
+        says = f"{', '.join(missing)} will be made when needed"
+        return warning(says, "deskhand doctor --fix makes them now")
+    return good("all folders of the desk are in the vault")
+
+
+def _is_no_folder(path: Path) -> bool:
+    return path.is_symlink() or (path.exists() and not path.is_dir())
+
+
+def add_folders(desk: Desk) -> list[str]:
+    root = desk.settings.vault_path
+    if root is None or not root.is_dir() or folders(desk).state == "bad":
+        return []
+    return [f"made {folder}" for folder in make_folders(root)]
+
+
+def index(desk: Desk) -> Finding:
+    """The search index; it is a cache, so a damaged one only costs time."""
+    if desk.settings.vault_path is None or not desk.settings.vault_path.is_dir():
+        return good("without a vault there is none")
+    file = desk.index_file
+    if not file.exists():
+        return good("is made at the first search")
+    try:
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as db:
+            (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error as error:
+        answer = str(error)
+    if answer != "ok":
+        return warning(f"the search index is damaged: {answer}", "deskhand doctor --fix builds it anew")
+    return good(f"{file.stat().st_size / 1e6:.1f} MB, in order")
+
+
+def rebuild_index(desk: Desk) -> list[str]:
+    if index(desk).state == "good":
+        return []
+    for end in ("", "-wal", "-shm"):
+        Path(f"{desk.index_file}{end}").unlink(missing_ok=True)
+    desk.vault.index.build()
+    return ["built the search index anew"]
+
+
+def database(desk: Desk) -> Finding:
+    url = desk.settings.database
+    found = revision(url)
+    kind = url.partition("://")[0]
+    if found is None:
+        return good(f"{kind}; it is made at the first use")
+    if found > schema.HEAD:
+        return bad(f"its schema {found} is newer than this deskhand", "upgrade deskhand")
+    if found < schema.HEAD:
+        says = f"schema {found}, behind {schema.HEAD}"
+        return warning(says, "the next start brings it up to date, or --fix")
+    return good(f"{kind}, schema {found}")
+
+
+def upgrade_database(desk: Desk) -> list[str]:
+    found = revision(desk.settings.database)
+    if found is None or found >= schema.HEAD:
+        return []
+    desk.store.write_sync(audit.head)  # the first work brings the schema up to date
+    return [f"brought the database from schema {found} to {schema.HEAD}"]
+
+
+async def record(desk: Desk) -> Finding:
+    if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
+        return good("has no line yet")
+    match await desk.store.read(audit.verify):
+        case audit.Verified(entries):
+            return good(f"whole: {entries} lines")
+        case audit.Broken(seq, why):
+            fix = "compare with a backup: `deskhand restore FILE --to DIR`"
+            return bad(f"not whole: line {seq}: {why}", fix)
+
+
+async def ledger(desk: Desk) -> Finding:
+    """Whether a send was left by a process that died, or ended without anybody knowing how."""
+    if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
+        return good("nothing was ever proposed")
+    now = clock.to_ms(desk.now())
+
+    def ask(tx: Transaction) -> tuple[int, int]:
+        (stale,) = tx.one("SELECT count(*) FROM actions WHERE state = 'sending' AND lease < ?", now) or (0,)
+        (unknown,) = tx.one("SELECT count(*) FROM actions WHERE state = 'unknown'") or (0,)
+        return stale, unknown
+
+    stale, unknown = await desk.store.read(ask)
+    if unknown:
+        says = f"{unknown} mails may or may not have been sent"
+        return warning(says, "`deskhand approvals`: look, then decide")
+    if stale:
+        says = f"{stale} sends were left by a process that died"
+        return warning(says, "`deskhand orchestrate` takes them over")
+    return good("no send is left half done")
+
+
+async def mailbox(desk: Desk) -> Finding:
+    """Whether the account answers and the desk is signed in."""
+    kind = desk.settings.mail
+    if kind == "local":
+        if desk.settings.address is None:
+            return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
+        if not (desk.settings.home / "mail.db").exists():
+            return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
+    async with asyncio.timeout(_SECONDS):
+        await desk.mailbox.search("", 1)
+        address = await desk.mailbox.address()
+    return good(f"{kind}, signed in as {audit.masked(address)}")
+
+
+def approvals(desk: Desk) -> Finding:
+    settings = desk.settings
+    if settings.dev_mode:
+        return warning("DEV_MODE is on: nothing is sent", "set DEV_MODE=false when you mean it")
+    files = "sealed and hand-written files"
+    if settings.approvals == "sealed":
+        files = "sealed files only"
+    return good(f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
+
+
+async def tasks(desk: Desk) -> Finding:
+    settings = desk.settings
+    if settings.fastapi_base_url is None and settings.user is None:
+        says = "nobody says whose tasks these are: the page and most assistants have none"
+        return warning(says, "deskhand init --user NAME --yes; any name will do")
+    if settings.fastapi_base_url is None:
+        return good(f"in the desk's own database, for {settings.user}")
+    import httpx2
+
+    url = settings.fastapi_base_url
+    async with httpx2.AsyncClient(timeout=_SECONDS) as http:
+        answer = await http.get(f"{url}/health")
+    if answer.status_code != 200:
+        return bad(f"the backend at {url} answers {answer.status_code}", "look at the backend's own log")
+    if settings.service_auth_token is None:
+        return bad("SERVICE_AUTH_TOKEN is not set", "set it to the token that the backend expects")
+    return good(f"the backend at {url} answers")
+
+
+def agents(desk: Desk) -> Finding:
+    if not shutil.which("tmux"):
+        return warning("tmux is not installed: the mailman cannot tell agents of their mail", "install tmux")
+    if desk.settings.agents_store == "database":
+        return good("messages are kept in the desk's database")
+    return good("messages are kept in .agentmail of each repository")
+
+
+def model(desk: Desk) -> Finding:
+    settings = desk.settings
+    if settings.model is None:
+        return good("none: rules or a connected assistant decide about mail")
+    if settings.model_api_key is None and settings.model_base_url is None:
+        return bad(f"{settings.model} has no key", "set DESKHAND_MODEL_API_KEY or the provider's own variable")
+    return good(settings.model)
+
+
+def clients(desk: Desk) -> Finding:
+    """Which assistants know the desk, and whether they know this one."""
+    known = []
+    wrong = []
+    for client in CLIENTS.values():
+        file = file_of(client, environment.variables())
+        try:
+            entry = find_entry(client, file, entry_name("desk"))
+        except DeskError as error:
+            wrong.append(error.message)
+            continue
+        if entry is None:
+            continue
+        if problem := _problem_of(entry, str(desk.settings.home)):
+            wrong.append(f"{client.title} {problem}")
+        else:
+            known.append(client.title)
+    if wrong:
+        return warning("; ".join(wrong), "`deskhand connect CLIENT` writes the entry anew")
+    if not known:
+        return warning("no assistant is connected", "deskhand connect CLIENT")
+    return good(f"connected: {', '.join(known)}")
+
+
+def _problem_of(entry: dict[str, Any], home: str) -> str | None:
+    command = entry.get("command")
+    other = (entry.get("env") or {}).get("DESKHAND_HOME", home)
+    if other != home:
+        return f"is connected to the desk in {other}"
+    if command and not (Path(command).is_file() and os.access(command, os.X_OK)):
+        return f"starts {command}, which is not there"
+    return None
+
+
+def notify(desk: Desk) -> Finding:
+    if desk.settings.notify is None:
+        return good("nobody is told by message; the page shows what waits")
+    try:
+        messenger(desk.settings.notify)
+    except BadConfig as error:
+        return bad(error.message, error.hint)
+    addresses = desk.settings.notify.get_secret_value().split()
+    return good(f"{len(addresses)} addresses are told when something waits")

@@ -1,0 +1,42 @@
+"""What a request says: at which desk it is, which number or text it carries, what was just done."""
+
+from collections.abc import Mapping
+from urllib.parse import urlencode
+
+from starlette.datastructures import FormData
+from starlette.requests import Request
+
+from deskhand.app import Desk
+
+
+def desk_of(request: Request) -> Desk:
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+def number_in(request: Request, name: str, *, digits: int) -> int | None:
+    """A number of the address; None where it is missing, longer, or something else."""
+    given = request.query_params.get(name, "")
+    if given.isascii() and given.isdigit() and len(given) <= digits:
+        return int(given)
+    return None
+
+
+def text_in(form: FormData, name: str) -> str:
+    """A text of the form; empty where it is missing or a file."""
+    given = form.get(name)
+    if isinstance(given, str):
+        return given
+    return ""
+
+
+def done_in(request: Request, sentences: Mapping[str, str]) -> str | None:
+    """What was done before this page was shown, as a sentence."""
+    return sentences.get(request.query_params.get("done", ""))
+
+
+def next_page(path: str, kept: Mapping[str, object], name: str, start: object) -> str | None:
+    """The address of the same list from `start` on; None where nothing follows."""
+    if not start:
+        return None
+    return f"{path}?{urlencode({**kept, name: start})}"

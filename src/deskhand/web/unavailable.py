@@ -1,0 +1,20 @@
+"""What a page shows while its part of the desk is not set up or does not answer."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from deskhand.errors import AuthRequired, BadConfig, NoIdentity, Unavailable
+from deskhand.web.entry import Page
+from deskhand.web.render import render
+
+
+def or_unavailable(title: str, handler: Page) -> Page:
+    """The page, or in its place what is missing and what to do; the other pages are not affected."""
+
+    async def answer(request: Request) -> Response:
+        try:
+            return await handler(request)
+        except (BadConfig, AuthRequired, NoIdentity, Unavailable) as failure:
+            return render(request, "absent.html", status=503, title=title, failure=failure)
+
+    return answer
