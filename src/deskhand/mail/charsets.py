@@ -18,7 +18,7 @@ _REFUSED = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-un
 
 
 def decode(data: bytes, label: str | None) -> str:
-    """The text of `data`: UTF-8 where it is that, else what the label says, else western."""
+    """The text of `data`: UTF-8 where it is that, else what the label says, else Windows-1252."""
     codec = _codec(label)
     if codec is None or codec in ("utf-8", "cp1252"):
         return _guess(data, declared=codec)

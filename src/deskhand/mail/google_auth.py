@@ -234,7 +234,7 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
 
     def log_message(self, *_: object) -> None:
-        """The request line holds the code."""
+        """Log nothing: the request line holds the code."""
 
 
 def _wait_for_code(landing: _Landing, consent: Consent) -> str:

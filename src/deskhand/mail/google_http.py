@@ -126,7 +126,7 @@ class GmailApi:
         return answers
 
     async def once(self, request: Request) -> Answer | NoAnswer:
-        """For what changes something: never tried again, whatever happened."""
+        """The answer to what changes something: it is never tried again, whatever happened."""
         (answer,) = await self._exchange([request])
         return answer
 

@@ -64,11 +64,9 @@ class Parsed(MailContent):
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(
-        self, own_id: str, thread_id: str, date: datetime, snippet: str, labels: tuple[str, ...]
-    ) -> MailSummary:
+    def summary(self, own_id: str, thread: str, date: datetime, snippet: str, labels: tuple[str, ...]) -> MailSummary:
         shown = (self.sender, self.to, self.subject, date, self.date_header, snippet)
-        return MailSummary(own_id, thread_id, *shown, labels)
+        return MailSummary(own_id, thread, *shown, labels)
 
     def full(self, summary: MailSummary) -> FullMessage:
         content = {field.name: getattr(self, field.name) for field in fields(MailContent)}

@@ -527,5 +527,5 @@ def _line_start(block: str, index: int) -> int:
 
 
 def _line_end(block: str, index: int) -> int:
-    """Behind the line's newline."""
+    """The index behind the line's newline."""
     return block.find("\n", index) + 1 or len(block)
