@@ -229,7 +229,7 @@ class GmailMailbox:
         for query in ({}, {"q": f"to:{mail.recipients[0]}"}):
             ids = await self._ids(SENT_SEARCHED, {"labelIds": "SENT", **query})
             for data in await self._read_present([Request(_path("messages", each), metadata) for each in ids]):
-                if any(header["value"] == mail.action_id for header in _header_list(data)):
+                if mime.parse(_header_bytes(data)).action_id == mail.action_id:
                     return Sent(str(data["id"]), str(data["threadId"]))
         return None
 
@@ -273,13 +273,9 @@ def _label_names(labels: dict[str, Any]) -> dict[str, str]:
     return {str(label["id"]): str(label["name"]) for label in labels.get("labels", ())}
 
 
-def _header_list(data: dict[str, Any]) -> list[dict[str, str]]:
-    return list(data.get("payload", {}).get("headers", ()))
-
-
 def _header_bytes(data: dict[str, Any]) -> bytes:
-    lines = (f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in _header_list(data))
-    return "".join(lines).encode()
+    headers = data.get("payload", {}).get("headers", ())
+    return "".join(f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers).encode()
 
 
 def _without_labels(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:

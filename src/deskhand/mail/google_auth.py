@@ -192,7 +192,6 @@ def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], 
         consent = Consent(client, redirect, secrets.token_urlsafe(24), secrets.token_urlsafe(64))
         visit(consent.url)
         code = _wait_for_code(landing, consent)
-
     proof = {"client_id": client.client_id, "client_secret": client.client_secret, "code": code}
     proof |= {"code_verifier": consent.verifier, "redirect_uri": redirect}
 
@@ -235,7 +234,7 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
 
     def log_message(self, *_: object) -> None:
-        """The request line holds the code."""
+        """Log nothing: the request line holds the code."""
 
 
 def _wait_for_code(landing: _Landing, consent: Consent) -> str:

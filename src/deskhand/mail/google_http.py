@@ -126,7 +126,7 @@ class GmailApi:
         return answers
 
     async def once(self, request: Request) -> Answer | NoAnswer:
-        """For what changes something: never tried again, whatever happened."""
+        """The answer to what changes something: it is never tried again, whatever happened."""
         (answer,) = await self._exchange([request])
         return answer
 
@@ -155,13 +155,10 @@ class GmailApi:
         return [answer for start in sorted(answers) for answer in answers[start]]
 
     async def _ask(self, request: Request, bearer: str) -> Answer | NoAnswer:
+        url = self._origin + request.target
+        headers = {"Authorization": f"Bearer {bearer}"}
         try:
-            answer = await self._http.request(
-                request.method,
-                self._origin + request.target,
-                json=request.body,
-                headers={"Authorization": f"Bearer {bearer}"},
-            )
+            answer = await self._http.request(request.method, url, json=request.body, headers=headers)
         except httpx2.TransportError as error:
             return NoAnswer(error)
         return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
@@ -195,7 +192,7 @@ def body_of(answer: Answer | NoAnswer, request: Request) -> dict[str, Any]:
             raise refusal(answer, request)
 
 
-def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - one line a status
+def refusal(answer: Answer, request: Request) -> DeskError:
     if answer.wants_fewer:
         return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
     match answer.status:
@@ -204,9 +201,7 @@ def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - o
         case 403:
             hint = f"run `{LOGIN}` and tick every box"
             return Denied(f"Gmail does not allow it: {answer.message}", reason=answer.reason or "forbidden", hint=hint)
-        case 404:
-            return NotFound(f"{request.what or request.path} not found")
-        case 400 if answer.message.startswith("Invalid id value"):
+        case status if status == 404 or answer.message.startswith("Invalid id value"):
             return NotFound(f"{request.what or request.path} not found")
         case status if 400 <= status < 500:
             return InvalidInput(f"Gmail refuses it: {answer.message}", status=status)

@@ -40,7 +40,7 @@ _CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "
 _CLOSES["dd"] = _CLOSES["dt"]
 LONGEST_SHEET = 300_000
 LOOK_BACK = 20
-"""Looking at the top of the stack only keeps hostile depth cheap."""
+"""How far down the stack of open elements is looked: more would make hostile depth slow."""
 _FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
 _COLOURS = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "transparent": ""}
@@ -65,7 +65,7 @@ class _Element:
     href: str = ""
     starts: int = 0
     hides: bool = False
-    """By itself, not because it stands in something hidden."""
+    """It hides its content itself; it does not merely stand in something hidden."""
 
     def inner(self, tag: str) -> "_Element":
         """An element in this one, as it looks before its own style."""

@@ -130,7 +130,7 @@ class ImapSession:
         return Folder(name, label, None)
 
     def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Copy]:
-        """The newest first."""
+        """The copies in `folder` that match, the newest first."""
         selected = self._client.select_folder(folder.name, readonly=True)
         if not selected[b"EXISTS"]:
             return []

@@ -39,14 +39,8 @@ class Imported(NamedTuple):
     size: int
 
 
-class Sources(NamedTuple):
+def sources(path: Path) -> tuple[list[Source], list[tuple[Path, str]]]:
     """What was found, in the order in which it is read, and the files that are left out, with the reason."""
-
-    found: list[Source]
-    left_out: list[tuple[Path, str]]
-
-
-def sources(path: Path) -> Sources:
     if not path.exists():
         raise NotFound(f"there is nothing at {path}", hint="name a Maildir, an mbox, an .eml file, or a folder of them")
     found: list[Source] = []
@@ -59,7 +53,7 @@ def sources(path: Path) -> Sources:
                 left_out.append((file, why))
     if not found:
         raise InvalidInput(f"there is no mail in {path}", hint="a Maildir, an mbox or .eml files are read")
-    return Sources(found, left_out)
+    return found, left_out
 
 
 def mails(source: Source) -> Iterator[Imported]:

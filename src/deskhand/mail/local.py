@@ -383,10 +383,8 @@ def _summaries(db: Connection, sql: str, *values: Any) -> list[MailSummary]:
     labels: dict[int, list[str]] = {}
     for mail, name in db.execute(named, (json.dumps([row[0] for row in rows]),)):
         labels.setdefault(mail, []).append(name)
-    return [_summary(row, tuple(labels.get(row[0], ()))) for row in rows]
-
-
-def _summary(row: tuple[Any, ...], labels: tuple[str, ...]) -> MailSummary:
-    number, thread, sender, to, subject, arrived, date_header, snippet = row
-    date = clock.from_ms(arrived)
-    return MailSummary(f"m{number:x}", f"t{thread:x}", sender, to, subject, date, date_header, snippet, labels)
+    summaries: list[MailSummary] = []
+    for number, thread, sender, to, subject, arrived, date_header, snippet in rows:
+        shown = (sender, to, subject, clock.from_ms(arrived), date_header, snippet)
+        summaries.append(MailSummary(f"m{number:x}", f"t{thread:x}", *shown, tuple(labels.get(number, ()))))
+    return summaries

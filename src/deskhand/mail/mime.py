@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, FullMessage, MailContent, MailSummary, headers, html
+from deskhand.mail import Attachment, BodyFrom, FullMessage, MailContent, MailSummary, headers, html
 from deskhand.mail.addresses import Person, people, recipient
 from deskhand.mail.charsets import decode, without_surrogates
 
@@ -32,8 +32,6 @@ DEEPEST = 20
 MOST_PARTS = 500
 STUB = 4
 """A plain part this many times shorter than the HTML beside it is a stub."""
-
-BodyFrom = Literal["plain", "html", "none"]
 
 _START = re.compile(rb"(?:[ \t]*\r?\n)*(?:>?From [^\n]*\n)?")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)")
@@ -66,11 +64,9 @@ class Parsed(MailContent):
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(
-        self, mail_id: str, thread_id: str, date: datetime, snippet: str, labels: tuple[str, ...]
-    ) -> MailSummary:
+    def summary(self, own_id: str, thread: str, date: datetime, snippet: str, labels: tuple[str, ...]) -> MailSummary:
         shown = (self.sender, self.to, self.subject, date, self.date_header, snippet)
-        return MailSummary(mail_id, thread_id, *shown, labels)
+        return MailSummary(own_id, thread, *shown, labels)
 
     def full(self, summary: MailSummary) -> FullMessage:
         content = {field.name: getattr(self, field.name) for field in fields(MailContent)}

@@ -257,12 +257,12 @@ def differences(db: Connection, found: dict[str, Key], below: str = "") -> dict[
 
 
 def in_order(found: dict[str, Key]) -> dict[str, Key]:
-    """Oldest first, so that newer notes get higher ids."""
+    """The notes, oldest first, so that newer ones get higher ids."""
     return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0])))
 
 
 def record_changes(db: Connection, root: Root, changes: Mapping[str, Key | None]) -> None:
-    """Rows for what came, none for what went, and all that changed is stale."""
+    """Make rows for new notes, remove those of deleted ones, and mark as stale what changed."""
     for path, seen in changes.items():
         # It may have come back since the scan that missed it.
         if key := seen or key_of(root, path):
@@ -290,14 +290,14 @@ def clear(db: Connection) -> None:
 
 
 def merge_segments(db: Connection, table: str, pages: int) -> bool:
-    """Go on making one of a text table's many segments, each of which costs every look-up; True when it is one."""
+    """Merge some segments of a text table, each of which slows every look-up; True when only one is left."""
     before = db.total_changes
     db.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
     return db.total_changes - before < 2
 
 
 def checkpoint(db: Connection) -> None:
-    """Bring what was written into the file itself: a long log before it costs every look-up. Readers may prevent it."""
+    """Move what was written from the log into the file: a long log slows every look-up. Readers may prevent it."""
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
@@ -371,7 +371,7 @@ def _forget(db: Connection, path: str) -> None:
 
 
 def stale_paths(db: Connection, limit: int) -> list[str]:
-    """The newest first: until all is filed, that is what people ask for."""
+    """Notes whose text is not filed yet, the newest first: they are what people ask for."""
     rows = db.execute("SELECT path FROM note WHERE stale ORDER BY id DESC LIMIT ?", (limit,))
     return [path for (path,) in rows]
 

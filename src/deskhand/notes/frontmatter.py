@@ -63,8 +63,7 @@ def split(text: str) -> tuple[str | None, str]:
 
 
 def parse(text: str) -> Note:
-    note, _ = _read(text)
-    return note
+    return _read(text)[0]
 
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
@@ -528,5 +527,5 @@ def _line_start(block: str, index: int) -> int:
 
 
 def _line_end(block: str, index: int) -> int:
-    """Behind the line's newline."""
+    """The index behind the line's newline."""
     return block.find("\n", index) + 1 or len(block)

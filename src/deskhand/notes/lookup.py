@@ -44,7 +44,7 @@ def parts(db: Connection, asked: Query) -> Parts:
 
 
 def _words_with(db: Connection, part: str) -> list[str]:
-    """The vocabulary's words with this part; none when they are too many, and one that occurs nowhere if none."""
+    """The vocabulary's words that contain `part`: none when they are too many, only `part` itself if there are none."""
     if len(part) > 2:
         table, grams = "tri", matching.all_of(matching.trigrams(part))
     elif len(part) == 2 or not part.isascii():

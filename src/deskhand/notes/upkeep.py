@@ -135,7 +135,7 @@ class Upkeep:
             self._quiet.wait(PAUSE)
 
     def _give_way(self) -> None:
-        """The answer is still on its way to the caller when the question is over, and the next one may follow."""
+        """Hold back a little longer: the answer is still on its way to the caller, and the next question may follow."""
         self._pause()
         if time.monotonic() < self._asked + GRACE:
             self._closed.wait(PAUSE)
@@ -243,7 +243,7 @@ class Upkeep:
             yield done
 
     def _merge(self, db: Connection) -> None:
-        """In steps that nobody notices: a question may have something to write in between."""
+        """Merge the text tables in steps that nobody notices: a question may have something to write in between."""
         for table in catalog.TEXT_TABLES:
             pages = -MERGED_PAGES  # below zero it begins with all segments
             while not self._closed.is_set():
