@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, opened_desk, tell
+from deskhand.cli.command import command, confirm, flag, opened_desk, tell
 from deskhand.errors import DeskError, NotFound
 from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, entry, file_of, this_program
 
@@ -22,10 +22,10 @@ def add_to(commands: Any) -> None:
     made = command(commands, "connect", _connect, "make the desk known to an assistant's program", json=True)
     made.add_argument("client", choices=CLIENTS, help="which program")
     made.add_argument("--server", choices=SERVERS, default="desk", help="which server of the desk (default desk)")
-    made.add_argument("--http", action="store_true", help="to the running desk, with a token of its own")
-    made.add_argument("--print", action="store_true", help="show what to put where; change nothing")
-    made.add_argument("--undo", action="store_true", help="put back what was there before")
-    made.add_argument("--yes", action="store_true", help="do not ask")
+    flag(made, "--http", "to the running desk, with a token of its own")
+    flag(made, "--print", "show what to put where; change nothing")
+    flag(made, "--undo", "put back what was there before")
+    flag(made, "--yes", "do not ask")
 
 
 def _connect(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, tell
+from deskhand.cli.command import command, confirm, flag, tell
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, InvalidInput, describe
 
@@ -34,8 +34,8 @@ def add_to(commands: Any) -> None:
     made.add_argument("--smtp-url", help="smtps://USER@HOST")
     made.add_argument("--user", help="whose tasks these are")
     made.add_argument("--timezone", help="a zone such as Europe/Berlin")
-    made.add_argument("--make-folders", action="store_true", help="make the vault and the desk's folders in it")
-    made.add_argument("--yes", action="store_true", help="ask nothing; only what is given is set")
+    flag(made, "--make-folders", "make the vault and the desk's folders in it")
+    flag(made, "--yes", "ask nothing; only what is given is set")
 
 
 def _init(options: argparse.Namespace) -> int:
@@ -113,7 +113,8 @@ def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
     from deskhand.setup import init
 
     current = {name: init.current_value(home, name) for name in _FLAGS.values()}
-    vaults = {str(number): str(vault) for number, vault in enumerate(init.vaults(environment.variables()), 1)}
+    found = init.vaults(environment.variables())
+    vaults = {str(number): str(vault) for number, vault in enumerate(found, 1)}
     for number, vault in vaults.items():
         print(f"  {number}  {vault}", file=sys.stderr)
     answers: dict[str, str] = {}
