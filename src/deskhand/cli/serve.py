@@ -7,11 +7,11 @@ import threading
 import time
 import webbrowser
 from contextlib import ExitStack
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.command import command, flag, opened_desk, run, tell
+from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,21 +22,12 @@ if TYPE_CHECKING:
     from deskhand.config import Settings
     from deskhand.resident.lock import DeskLock
 
-SERVERS = {
-    "agentmail": "agentmail_server",
-    "desk": "desk_server",
-    "email": "email_server",
-    "gmail": "gmail_server",
-    "obsidian": "obsidian_server",
-    "tasks": "tasks_server",
-}
-"""Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
 LARGEST_LOG = 10_000_000
 
 
 def add_to(commands: Any) -> None:
     mcp = command(commands, "mcp", _mcp, "serve MCP on stdio, or with --http on 127.0.0.1")
-    mcp.add_argument("server", choices=SERVERS, help="which server")
+    mcp.add_argument("server", choices=sorted(SERVERS), help="which server")
     flag(mcp, "--http", "speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
@@ -53,9 +44,8 @@ def _mcp(options: argparse.Namespace) -> None:
 
     with opened_desk(env_file=options.server == "tasks") as desk:
         log.configure(desk.settings.log_level)
-        make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
         token = desk.token() if options.http else None
-        server = make(desk, token)
+        server = SERVERS[options.server].make(desk, token)
         if options.scope:
             server.narrow(options.scope)
 

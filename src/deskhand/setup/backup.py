@@ -21,7 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from deskhand import __version__, audit, clock
+from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
 from deskhand.setup.files import private
@@ -264,14 +264,7 @@ def _verify_record(database: Path) -> int:
 def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], object]) -> int:
     """Prove the record, then forget sessions, links, and every yes that was only held."""
     entries = _verify_record(database)
-    entry = audit.Entry(
-        timestamp=clock.iso(now),
-        correlation_id=str(uuid.uuid4()),
-        actor="person",
-        action_type="restore",
-        target="desk",
-        result="success",
-    )
+    entry = audit.Entry.of(now, "person", "restore", "desk")
 
     def prepare(tx: Transaction) -> None:
         forget(tx)
