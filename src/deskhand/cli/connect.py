@@ -105,10 +105,8 @@ def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) 
 def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | Address:
     if not options.http:
         return this_program(desk.settings.home, options.server)
-    desk_address = f"http://127.0.0.1:{desk.settings.inbox_port}"
-    if options.server == "desk":
-        return Address(f"{desk_address}/mcp", token)
-    return Address(f"{desk_address}/{options.server}/mcp", token)
+    path = SERVERS[options.server].path
+    return Address(f"http://127.0.0.1:{desk.settings.inbox_port}{path}", token)
 
 
 def _fresh_token(desk: "Desk", name: str) -> str:

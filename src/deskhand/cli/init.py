@@ -38,7 +38,7 @@ def add_to(commands: Any) -> None:
     flag(made, "--yes", "ask nothing; only what is given is set")
 
 
-def _init(options: argparse.Namespace) -> int:
+def _init(options: argparse.Namespace) -> None:
     from deskhand.setup import init
 
     home = Path(environment.home(environment.variables()))
@@ -56,11 +56,11 @@ def _init(options: argparse.Namespace) -> int:
     _show(plan, options)
     if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
         print("nothing was changed")
-        return 0
-    return _carry_out(plan, options, folders=folders)
+    else:
+        _carry_out(plan, options, folders=folders)
 
 
-def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> int:
+def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> None:
     from deskhand.config import load
     from deskhand.setup import init
 
@@ -84,7 +84,6 @@ def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool
         lines.append(f"wrote {plan.file}")
     lines += [f"next: {step}" for step in following]
     tell(options, facts, "\n".join(lines))
-    return 0
 
 
 def _show(plan: "ConfigPlan", options: argparse.Namespace) -> None:
