@@ -248,16 +248,14 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> IO
 
 def _verify_record(database: Path) -> int:
     """How many lines the record has, all proved; opening the copy brings its schema up to date."""
-    store = open_store(f"sqlite:///{database}")
-    try:
-        match store.write_sync(audit.verify):
-            case audit.Verified(entries):
-                return entries
-            case audit.Broken(seq, why):
-                broken = f"the record in the backup is not whole: line {seq}: {why}"
-                raise Unreadable(broken, hint="take another backup")
-    finally:
-        store.close()
+    with closing(open_store(f"sqlite:///{database}")) as store:
+        found = store.write_sync(audit.verify)
+    match found:
+        case audit.Verified(entries):
+            return entries
+        case audit.Broken(seq, why):
+            broken = f"the record in the backup is not whole: line {seq}: {why}"
+            raise Unreadable(broken, hint="take another backup")
 
 
 def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], object]) -> int:
@@ -270,11 +268,8 @@ def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], obje
         tx.execute("DELETE FROM holds")
         audit.append(tx, entry)
 
-    store = open_store(f"sqlite:///{database}")
-    try:
+    with closing(open_store(f"sqlite:///{database}")) as store:
         store.write_sync(prepare)
-    finally:
-        store.close()
     return entries
 
 
