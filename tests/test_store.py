@@ -54,6 +54,13 @@ async def test_what_was_written_is_there_for_the_next_reader(store: Store, url: 
 
 
 @requirement("store:durable")
+async def test_long_work_in_a_thread_is_committed_like_any_other(store: Store) -> None:
+    assert await store.write_in_thread(insert(1)) == 1
+
+    assert await store.read(count) == 1
+
+
+@requirement("store:durable")
 async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbours(store: Store) -> None:
     def fails(tx: Transaction) -> None:
         insert(99)(tx)
@@ -67,6 +74,18 @@ async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbou
     assert isinstance(answers[20], KeyError)
     assert await store.read(count) == 20
     assert await store.read(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", 99)) is None
+
+
+@requirement("store:durable")
+async def test_work_that_is_given_up_from_within_leaves_nothing(store: Store) -> None:
+    def gives_up(tx: Transaction) -> None:
+        insert(1)(tx)
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await store.write(gives_up)
+
+    assert await store.read(count) == 0
 
 
 @requirement("store:durable")
