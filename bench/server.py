@@ -36,7 +36,8 @@ for name in ("echo", "two", "three", "four", "five"):
 """
 OURS = """
 import sys, anyio
-from deskhand.servers import DeskServer, READS, tool
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
 from pydantic import BaseModel
 
 class Answer(BaseModel):

@@ -12,7 +12,6 @@ import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,9 +21,9 @@ from mcp_types import Prompt, ResourceTemplate, Tool
 from deskhand import agentmail, errors
 from deskhand.app import Desk
 from deskhand.cli import EXIT_CODES, parser
-from deskhand.cli.serve import SERVERS
 from deskhand.config import OPTIONS, Settings, load, sentence
 from deskhand.errors import DeskError
+from deskhand.servers import SERVERS
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 MADE = "<!-- Made from the code by `python3 run.py reference`. Change the code, not this page. -->"
@@ -193,8 +192,8 @@ async def _tools() -> Any:
     yield "How they answer is in [servers](servers.md)."
     with tempfile.TemporaryDirectory() as folder:
         desk = Desk(load(_somebody(Path(folder))).settings)
-        for name, function in SERVERS.items():
-            async with Client(getattr(import_module(f"deskhand.servers.{name}"), function)(desk)) as client:
+        for name in sorted(SERVERS):
+            async with Client(SERVERS[name].make(desk)) as client:
                 for line in await _server(name, client):
                     yield line
         desk.close()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskhand import audit
+from deskhand.audit import search
 from deskhand.store import Store, Transaction, open_store
 from tests.home import Home
 from tests.old_database import database_at
@@ -148,28 +149,28 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
 @pytest.mark.parametrize(
     "wanted",
     [
-        audit.Wanted(),
-        audit.Wanted(actor="email_mcp"),
-        audit.Wanted(actor="person\ufffd", result="rejected"),
-        audit.Wanted(action="send_email", day="2026-11-11"),
-        audit.Wanted(day="2026-11-12", text="INBOX/5"),
-        audit.Wanted(text="<B>"),
-        audit.Wanted(actor="nobody"),
+        search.EntryFilter(),
+        search.EntryFilter(actor="email_mcp"),
+        search.EntryFilter(actor="person\ufffd", result="rejected"),
+        search.EntryFilter(action="send_email", day="2026-11-11"),
+        search.EntryFilter(day="2026-11-12", text="INBOX/5"),
+        search.EntryFilter(text="<B>"),
+        search.EntryFilter(actor="nobody"),
     ],
     ids=str,
 )
-def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: audit.Wanted) -> None:
+def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: search.EntryFilter) -> None:
     store = open_store(url)
     made = kept(store, 100)
-    expected = [number + 1 for number, each in enumerate(made) if wanted.suits(each)][::-1]
+    expected = [number + 1 for number, each in enumerate(made) if wanted.takes(each)][::-1]
 
     found, before, pages = [], None, 0
     while pages == 0 or before is not None:
-        page = store.write_sync(partial(audit.find, wanted=wanted, before=before, limit=4, budget=30))
+        page = store.write_sync(partial(search.find, wanted=wanted, before=before, limit=4, budget=30))
         found += [seq for seq, _ in page.entries]
         before, pages = page.older, pages + 1
 
-    by_day = store.write_sync(lambda tx: audit.by_day(tx, "2026-11-11"))
+    by_day = store.write_sync(lambda tx: search.by_day(tx, "2026-11-11"))
     store.close()
     assert found == expected
     assert pages <= len(expected) // 4 + 5

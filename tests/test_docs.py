@@ -4,7 +4,6 @@ import argparse
 import re
 import subprocess
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import get_args
 
@@ -13,9 +12,9 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.cli import parser
-from deskhand.cli.serve import SERVERS
 from deskhand.config import OPTIONS, load
 from deskhand.errors import ErrorType, MCPErrorCode
+from deskhand.servers import SERVERS
 from docs import write_reference
 from tests.home import Home
 from tests.requirements import REQUIREMENTS, requirement
@@ -55,8 +54,8 @@ async def test_every_tool_of_every_server_and_its_arguments_are_in_the_reference
     person = {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_USER": "me", "DESKHAND_AGENT": "me"}
     desk = Desk(load(home.environment | person).settings)
     missing = []
-    for name, function in SERVERS.items():
-        async with Client(getattr(import_module(f"deskhand.servers.{name}"), function)(desk)) as client:
+    for name in sorted(SERVERS):
+        async with Client(SERVERS[name].make(desk)) as client:
             for tool in (await client.list_tools()).tools:
                 _, _, after = page.partition(f"### {name}: `{tool.name}`\n")
                 section = after.partition("\n##")[0]

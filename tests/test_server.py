@@ -16,7 +16,9 @@ from pydantic import BaseModel, Field
 
 from deskhand.errors import Denied, error_response
 from deskhand.listen import open_port
-from deskhand.servers import READS, Call, DeskServer, tool
+from deskhand.servers.calls import Call, ToolResult
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
@@ -191,9 +193,56 @@ async def test_every_call_reaches_the_record_with_its_outcome() -> None:
     ]
 
 
+async def test_what_was_recorded_behind_the_tool_is_not_recorded_at_the_door() -> None:
+    calls: list[Call] = []
+
+    async def record(call: Call) -> None:
+        calls.append(call)
+
+    def through(refuses: bool, recorded: bool) -> ToolResult[Sum]:
+        """Say whether somebody behind has recorded it."""
+        content = Denied("not today", reason="mood") if refuses else Sum(total=1)
+        return ToolResult(content, recorded=recorded)
+
+    made = tool(through, title="T", annotations=READS, recorded_by="gate")
+    async with Client(DeskServer("test", [made], record=record)) as client:
+        for refuses in (False, True):
+            for recorded in (False, True):
+                answer = await client.call_tool("through", {"refuses": refuses, "recorded": recorded})
+                assert answer.is_error is refuses
+        await client.call_tool("through", {"refuses": 5})
+
+    codes = [(call.arguments.get("recorded"), call.error and call.error.code) for call in calls]
+    assert codes == [(False, None), (False, "permission_denied"), (None, "parse_error")]
+
+
+async def test_what_nobody_records_reaches_the_record_only_when_it_was_out_of_scope() -> None:
+    calls: list[Call] = []
+
+    async def record(call: Call) -> None:
+        calls.append(call)
+
+    made = [tool(fn, title="T", annotations=READS, recorded_by="nobody") for fn in (add, refuse)]
+    desk = DeskServer("test", made, record=record, area="notes")
+    async with Client(desk) as client:
+        await client.call_tool("add", {"a": 1})
+        await client.call_tool("refuse", {})
+        assert calls == []
+        desk.narrow(["mail:read"])
+        await client.call_tool("add", {"a": 1})
+
+    assert [(call.tool, call.out_of_scope) for call in calls] == [("add", True)]
+
+
+def test_a_tool_whose_type_does_not_say_who_records_it_cannot_be_made() -> None:
+    with pytest.raises(TypeError, match="recorded by the gate"):
+        tool(add, title="Add", annotations=READS, recorded_by="gate")
+
+
 NOISY = """
 import sys, subprocess
-from deskhand.servers import DeskServer, READS, tool
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
 import anyio
 
 def shout() -> str:

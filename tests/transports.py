@@ -10,7 +10,7 @@ import httpx2
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from deskhand.servers import DeskServer
+from deskhand.servers.server import DeskServer
 from tests.home import TOKEN, Home
 
 ERAS = ("legacy", "2026-07-28")

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import clock
-from deskhand.errors import BadConfig, Denied, DeskError, InvalidInput, NoIdentity, NotFound, printable
+from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Entry, Result
+    from deskhand.audit import Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
     from deskhand.gate.approvals import Approvals
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from deskhand.gate.drafts import Drafts
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
-    from deskhand.store import Store, Transaction
+    from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
-    from deskhand.tasks.deeds import Deed
     from deskhand.tokens import Token
 
 
@@ -82,13 +81,7 @@ class Desk:
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api
 
-        return tasks_api(self.store, token, self.now, self.settings.timezone, self._write_down, self.settings.user)
-
-    def _write_down(self, tx: "Transaction", deed: "Deed") -> None:
-        from deskhand import audit
-
-        parameters = {"user_id": deed.user, **deed.parameters}
-        audit.append(tx, self._entry(deed.actor, deed.action, deed.target, parameters, deed.error, deed.milliseconds))
+        return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
     async def shown(self, token: str) -> "Token | None":
         """Whose token somebody shows at a door, where it is one of an assistant or a user."""
@@ -234,41 +227,26 @@ class Desk:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
         from deskhand import audit
 
-        entry = self._entry(actor, action, target, parameters, error, milliseconds, result)
+        entry = audit.Entry.of(
+            self.now(),
+            actor,
+            action,
+            printable(target),
+            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
+            error=error,
+            result=result,
+            milliseconds=milliseconds,
+        )
         try:
             await self.store.write(lambda tx: audit.append(tx, entry))
         except DeskError as failure:
             # The effect has happened; hiding its result from the caller would not undo it.
-            log.critical("not_on_record", extra=audit.redacted(entry).model_dump() | {"failure": failure.message})
+            log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": failure.message})
         # A desk without a vault has no log in it; the chain has the entry.
         if in_vault and self.settings.vault_path is not None:
-            from deskhand.gate import journal
+            from deskhand.audit import vault_log
 
-            await asyncio.to_thread(journal.action, self.settings.vault_path, entry)
-
-    def _entry(
-        self,
-        actor: str,
-        action: str,
-        target: object,
-        parameters: Mapping[str, Any],
-        error: DeskError | None,
-        milliseconds: int,
-        result: "Result | None" = None,
-    ) -> "Entry":
-        from deskhand import audit
-
-        return audit.Entry(
-            timestamp=clock.iso(self.now()),
-            correlation_id=str(uuid.uuid4()),
-            actor=actor,
-            action_type=action,
-            target=printable(target),
-            result=result or _result(error),
-            duration_ms=milliseconds,
-            parameters={key: printable(value) for key, value in parameters.items() if key not in _CONTENT},
-            error=f"{error.code}: {error.message}" if error else None,
-        )
+            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):
@@ -281,16 +259,6 @@ def _private(path: str, flags: int) -> int:
 
 
 _CONTENT = frozenset({"body", "frontmatter"})
-
-
-def _result(error: DeskError | None) -> "Result":
-    match error:
-        case None:
-            return "success"
-        case Denied() | InvalidInput() | NotFound():
-            return "rejected"
-        case _:
-            return "error"
 
 
 def _fingerprint(root: Path) -> str:

@@ -5,13 +5,16 @@
     │   ├── Unreadable        what was found is malformed (YAML, encoding)
     │   └── Contradiction     well-formed, but at odds with what is there
     ├── NotFound              no such note, mail, task, folder
-    ├── Denied                not allowed: outside, protected, a link, too large
+    ├── Denied                not allowed: outside, protected, a link
+    │   ├── TooLarge          more than is taken
+    │   ├── OutOfScope        the caller's token does not open this part of the desk
     │   ├── Exists            the destination is taken
     │   └── Changed           it is no longer what the caller saw
     ├── AuthRequired          a person must sign in
     ├── NoIdentity            nobody says which agent this is
     ├── RateLimited           later
     ├── SendFailed            the provider said no: certainly not sent
+    │   ├── UnderWay          another process is sending it right now
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
     │   ├── TimedOut
@@ -19,8 +22,8 @@
     ├── BadConfig             a setting is missing, unknown or malformed
     └── Internal              our fault or the machine's; has a reference id that is in the log
 
-Raise deep, translate once at the door: `mcp_error` is seed 000's wire form, `error_response` seed 003's,
-`exit_code` the command line's.
+Raise deep, translate once at the door: `mcp_error` is the wire form of the Gmail server's contract,
+`error_response` that of the tasks contract, `http_status` that of REST and the page, `exit_code` the command line's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,6 +67,7 @@ class DeskError(Exception):
     code: ClassVar[MCPErrorCode] = "internal_error"
     error_type: ClassVar[ErrorType] = "backend_error"
     exit_code: ClassVar[int] = 1
+    http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
 
     def __init__(
@@ -72,8 +76,8 @@ class DeskError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
-        self.on_record = False
-        """Whether it is in the audit already, written together with what it is about."""
+        self.said: str | None = None
+        """The sentence in which a server's contract refuses this, where it has one of its own."""
         self.details: dict[str, Any] = details
         if fields:
             self.details["fields"] = [asdict(problem) for problem in fields]
@@ -83,6 +87,7 @@ class InvalidInput(DeskError):
     code = "parse_error"
     error_type = "validation_error"
     exit_code = 2
+    http_status = 422
 
 
 class Unreadable(InvalidInput):
@@ -90,40 +95,54 @@ class Unreadable(InvalidInput):
 
 
 class Contradiction(InvalidInput):
-    pass
+    http_status = 409
 
 
 class NotFound(DeskError):
     code = "not_found"
     error_type = "not_found_error"
     exit_code = 4
+    http_status = 404
 
 
 class Denied(DeskError):
-    """`reason` is the word for programs: outside, protected, symlink, too_large, …"""
+    """`reason` is the word for programs: outside, protected, symlink, …; a class of its own has its own."""
 
     code = "permission_denied"
     error_type = "authorization_error"
     exit_code = 5
+    http_status = 403
 
-    def __init__(self, message: str, *, reason: str, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, hint=hint, reason=reason, **details)
+    reason: ClassVar[str]
+
+    def __init__(self, message: str, *, reason: str | None = None, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason=reason or self.reason, **details)
+
+
+class OutOfScope(Denied):
+    reason = "scope"
+
+
+class TooLarge(Denied):
+    reason = "too_large"
+    http_status = 413
 
 
 class Exists(Denied):
-    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, reason="exists", hint=hint, **details)
+    reason = "exists"
+    http_status = 409
 
 
 class Changed(Denied):
-    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
-        super().__init__(message, reason="changed", hint=hint, **details)
+    reason = "changed"
+    http_status = 412
 
 
 class AuthRequired(DeskError):
     code = "auth_required"
     error_type = "authentication_error"
     exit_code = 6
+    http_status = 401
 
 
 class NoIdentity(DeskError):
@@ -134,12 +153,19 @@ class NoIdentity(DeskError):
 class RateLimited(DeskError):
     code = "rate_limited"
     exit_code = 7
+    http_status = 429
     retryable = True
 
 
 class SendFailed(DeskError):
     code = "send_failed"
     exit_code = 8
+    http_status = 502
+
+
+class UnderWay(SendFailed):
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint, reason="under_way")
 
 
 class OutcomeUnknown(SendFailed):
@@ -150,6 +176,7 @@ class Unavailable(DeskError):
     code = "mcp_unavailable"
     error_type: ClassVar[ErrorType] = "connection_error"
     exit_code = 7
+    http_status = 503
     retryable = True
 
 
@@ -173,23 +200,24 @@ class Internal(DeskError):
 
 
 def mcp_error(error: DeskError) -> dict[str, Any]:
-    """Seed 000's MCPError; hint and retryability travel in `details`."""
-    details = _details(error) | ({"hint": error.hint} if error.hint else {})
+    """The Gmail server's MCPError; hint and retryability travel in `details`."""
+    details = _details(error)
+    if error.hint:
+        details["hint"] = error.hint
     if error.retryable:
         details["retryable"] = True
     return {"error": error.code, "message": error.message, "details": details or None}
 
 
 def error_response(error: DeskError) -> dict[str, Any]:
-    """Seed 003's ErrorResponse; the hint and each field's suggestion are its suggestions."""
+    """The tasks server's ErrorResponse; the hint and each field's suggestion are its suggestions."""
     details = _details(error)
-    suggestions = [error.hint] if error.hint else []
-    suggestions += [field["suggestion"] for field in details.get("fields", ()) if field["suggestion"]]
+    suggestions = [error.hint, *(field["suggestion"] for field in details.get("fields", ()))]
     return {
         "error_type": error.error_type,
         "message": error.message,
         "details": details or None,
-        "suggestions": suggestions or None,
+        "suggestions": [each for each in suggestions if each] or None,
     }
 
 

@@ -15,8 +15,8 @@ from deskhand.agents.files import FilesRoom
 from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.servers import DeskServer
 from deskhand.servers.agentmail import agentmail_server, agentmail_tools
+from deskhand.servers.server import DeskServer
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.terminal import AGENTMAIL, Terminal, until_it_listens

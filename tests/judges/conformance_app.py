@@ -40,7 +40,8 @@ from mcp_types import (
 )
 
 from deskhand.errors import NotFound
-from deskhand.servers import READS, DeskServer, tool
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, tool
 
 RED_PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SILENCE = base64.b64encode(

@@ -8,7 +8,7 @@ from mcp import Client
 
 from deskhand.mail.local import Incoming
 from deskhand.orchestrator.loop import Orchestrator
-from deskhand.servers import DeskServer
+from deskhand.servers.server import DeskServer
 from deskhand.servers.triage import triage_tools
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office

@@ -30,8 +30,7 @@ from deskhand.config import load
 desk = Desk(load().settings)
 number = 0
 while True:
-    entry = audit.Entry(timestamp=clock.iso(desk.now()), correlation_id=str(number), actor="writer", action_type="test",
-                        target="x" * 500, result="success")
+    entry = audit.Entry.of(desk.now(), "writer", "test", "x" * 500)
     desk.store.write_sync(lambda tx: audit.append(tx, entry))
     number = desk.store.write_sync(audit.head).seq
     print(number, flush=True)

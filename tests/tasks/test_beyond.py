@@ -13,7 +13,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.errors import error_response
-from deskhand.servers import DeskServer
+from deskhand.servers.server import DeskServer
 from deskhand.servers.tasks import invalid_arguments, more_tasks_tools, tasks_tools
 from deskhand.tasks import due, recurrence
 from tests.requirements import requirement
@@ -143,7 +143,7 @@ def test_the_next_time_is_the_one_that_a_foreign_judge_names(rule: str, day: int
     ],
 )
 def test_a_word_means_one_instant_where_the_person_is(word: str, instant: str) -> None:
-    found = due.resolve(due.written(word), SUNDAY_NOON, ZoneInfo("Europe/Berlin"))
+    found = due.resolve(due.check_due(word), SUNDAY_NOON, ZoneInfo("Europe/Berlin"))
 
     assert found == f"{instant}:00.000000Z"
 

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from deskhand.store import Store, Transaction, open_store
-from deskhand.tasks import store, vtodo
+from deskhand.tasks import calendars, rows, vtodo
 from deskhand.tasks.models import NewTask, TaskChanges, TaskFilter
 from tests.requirements import requirement
 
@@ -25,7 +25,7 @@ def opened(url: str) -> Iterator[Store]:
 
 
 def made(opened: Store, title: str) -> int:
-    task_id: int = opened.write_sync(lambda tx: store.create(tx, "ann", NewTask(title=title), NOW)).task["id"]
+    task_id: int = opened.write_sync(lambda tx: rows.create(tx, "ann", NewTask(title=title), NOW)).task["id"]
     return task_id
 
 
@@ -43,22 +43,22 @@ def test_a_part_that_comes_while_its_whole_is_deleted_goes_with_it(opened: Store
 
     def become_a_part(tx: Transaction) -> None:
         if way == "created":
-            store.create(tx, "ann", NewTask(title="another part", parent_id=whole), NOW)
+            rows.create(tx, "ann", NewTask(title="another part", parent_id=whole), NOW)
         else:
-            store.update(tx, "ann", part, TaskChanges(parent_id=whole), NOW, None)
+            rows.update(tx, "ann", part, TaskChanges(parent_id=whole), NOW, None)
         there.set()
         go.wait()
 
     with ThreadPoolExecutor(2) as threads:
         becoming = threads.submit(opened.write_sync, become_a_part)
         there.wait()
-        deleting = threads.submit(opened.write_sync, lambda tx: store.delete(tx, "ann", whole, NOW, None))
+        deleting = threads.submit(opened.write_sync, lambda tx: rows.delete(tx, "ann", whole, NOW, None))
         until_it_waits(opened, deleting)
         go.set()
         becoming.result()
         deleting.result()
 
-    left = opened.write_sync(lambda tx: store.page(tx, "ann", TaskFilter()))
+    left = opened.write_sync(lambda tx: rows.page(tx, "ann", TaskFilter()))
     assert [task["title"] for task in left["tasks"]] == (["part"] if way == "created" else [])
     assert left["total"] == len(left["tasks"])
 
@@ -69,13 +69,13 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
     ids = [made(opened, str(number)) for number in range(10)]
     ninth, tenth = ids[8:]
     assert (ninth, tenth) == (9, 10)  # as texts they are the other way round
-    rows = store.unfolded(opened.write_sync(lambda tx: store.exported(tx, "ann")))
-    todos, _ = vtodo.todos(vtodo.text_of(rows, {}).encode(), ZoneInfo("UTC"))
+    calendar = calendars.write_calendar(opened.write_sync(lambda tx: calendars.read_all(tx, "ann")))
+    todos, _ = vtodo.todos(calendar.encode(), ZoneInfo("UTC"))
 
     with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
         lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
         other.execute(lock, (ninth,))
-        importing = thread.submit(opened.write_sync, lambda tx: store.take(tx, "ann", todos, NOW))
+        importing = thread.submit(opened.write_sync, lambda tx: calendars.import_todos(tx, "ann", todos, NOW))
         until_it_waits(opened, importing)
         # Had it taken the tenth first, each would have what the other waits for.
         assert other.execute(lock, (tenth,)).fetchone() == (tenth,)
@@ -95,7 +95,7 @@ def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store
         other.execute(lock, (first,))
         for uid, task_id in (("a", second), ("b", first)):
             same.execute("INSERT INTO task_uid (user_id, uid, task_id) VALUES ('ann', %s, %s)", (uid, task_id))
-        importing = thread.submit(opened.write_sync, lambda tx: store.take(tx, "ann", todos, NOW))
+        importing = thread.submit(opened.write_sync, lambda tx: calendars.import_todos(tx, "ann", todos, NOW))
         until_it_waits(opened, importing)
         same.commit()
         until_it_waits_for(other, opened, importing)

@@ -16,7 +16,7 @@ from mcp import Client
 
 from deskhand.config import load
 from deskhand.store import Row, Transaction, open_store
-from deskhand.tasks import store
+from deskhand.tasks import rows
 from deskhand.tasks.models import TaskFilter
 from tests.home import Home
 from tests.requirements import requirement
@@ -371,7 +371,7 @@ async def test_13_a_page_and_its_total_are_read_from_indexes(
             tx.execute("SET LOCAL enable_seqscan = off")
             tx.execute("SET LOCAL enable_sort = off")
         explained = Explained(tx)
-        assert store.page(explained, user, wanted)["total"] == (0 if wanted.completed is False else 500)
+        assert rows.page(explained, user, wanted)["total"] == (0 if wanted.completed is False else 500)
         return "\n".join(explained.plans)
 
     opened = open_store(service.database)

@@ -16,6 +16,7 @@ import pytest
 from deskhand import audit, tokens
 from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
+from deskhand.audit import search
 from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
@@ -289,7 +290,7 @@ async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
     assert added.headers["location"] == "/tasks?done=added"
     assert (task["due_date"][:16], task["labels"]) == ("2030-05-01T07:00", ["roses", "tools"])
     assert changed.headers["location"] == f"/tasks/{key}?done=changed"
-    assert again.status_code == 403
+    assert again.status_code == 412
     assert leads(await person.reads("/tasks?label=roses")) == ["Prune roses"]
     for to, where in (("complete", "done"), ("reopen", "open")):
         assert (await person.sends(f"/tasks/{key}/move", {"to": to}, "/tasks")).status_code == 303
@@ -429,7 +430,7 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
     assert len(leads(text)) == 1
     assert odd.status_code == 200
     assert_harmless(newest)
-    days = await world.desk.store.read(lambda tx: audit.by_day(tx, "2000-01-01"))
+    days = await world.desk.store.read(lambda tx: search.by_day(tx, "2000-01-01"))
     for _, result, entries in days:
         assert f"{entries} {result}</title>" in newest.text
     assert "10 of 10 mails may still leave" in newest.text

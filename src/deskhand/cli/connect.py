@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from deskhand import environment
 from deskhand.cli.command import command, confirm, opened_desk, tell
 from deskhand.errors import DeskError, NotFound
-from deskhand.setup.clients import CLIENTS, SERVERS, Address, Client, Program, entry, file_of, this_program
+from deskhand.servers import SERVERS
+from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -87,7 +87,7 @@ def moment(text: str, now: datetime, zone: str) -> datetime:
         return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
     words = f"{text} {MORNING:%H:%M}" if re.fullmatch(r"[a-z]+", text, re.IGNORECASE) else text
     try:
-        return datetime.fromisoformat(due.resolve(due.written(words), now, ZoneInfo(zone)))
+        return datetime.fromisoformat(due.resolve(due.check_due(words), now, ZoneInfo(zone)))
     except (PydanticCustomError, ValueError, OverflowError):
         pass
     try:

@@ -2,17 +2,16 @@
 
 import argparse
 import asyncio
-import os
 import sys
 import threading
 import time
 import webbrowser
 from contextlib import ExitStack
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.command import command, opened_desk, run, tell
+from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,21 +22,12 @@ if TYPE_CHECKING:
     from deskhand.config import Settings
     from deskhand.resident.lock import DeskLock
 
-SERVERS = {
-    "agentmail": "agentmail_server",
-    "desk": "desk_server",
-    "email": "email_server",
-    "gmail": "gmail_server",
-    "obsidian": "obsidian_server",
-    "tasks": "tasks_server",
-}
-"""Each MCP server: its module under deskhand.servers and the function there that makes it from a desk."""
 LARGEST_LOG = 10_000_000
 
 
 def add_to(commands: Any) -> None:
     mcp = command(commands, "mcp", _mcp, "serve MCP on stdio, or with --http on 127.0.0.1")
-    mcp.add_argument("server", choices=SERVERS, help="which server")
+    mcp.add_argument("server", choices=sorted(SERVERS), help="which server")
     mcp.add_argument("--http", action="store_true", help="speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
@@ -54,9 +44,8 @@ def _mcp(options: argparse.Namespace) -> None:
 
     with opened_desk(env_file=options.server == "tasks") as desk:
         log.configure(desk.settings.log_level)
-        make = getattr(import_module(f"deskhand.servers.{options.server}"), SERVERS[options.server])
         token = desk.token() if options.http else None
-        server = make(desk, token)
+        server = SERVERS[options.server].make(desk, token)
         if options.scope:
             server.narrow(options.scope)
 
@@ -112,16 +101,14 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
 
 def _log_file(home: "Path") -> "TextIO":
     """Where the parts log to: a file beside the database, since the terminal is the person's."""
+    from deskhand.setup.files import private
+
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
     if file.exists() and file.stat().st_size > LARGEST_LOG:
         file.replace(home / "desk.log.1")
     _say(f"the log is {file}")
-    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open(file, "a", encoding="utf-8", opener=private)  # Path.open has no opener
 
 
 async def _run(

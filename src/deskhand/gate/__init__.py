@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import anyio
 
 from deskhand import audit, clock
+from deskhand.audit import vault_log
 from deskhand.config import Settings
 from deskhand.errors import (
     AuthRequired,
@@ -31,7 +32,7 @@ from deskhand.errors import (
     SendFailed,
     TimedOut,
 )
-from deskhand.gate import drafts, journal, ledger
+from deskhand.gate import drafts, ledger
 from deskhand.gate.actions import Action, Proposal, ReplyEmail, SendEmail, completed, outgoing
 from deskhand.gate.approvals import Approvals, Found, covers, edited
 from deskhand.gate.ledger import BY_DRAFT, BY_HAND, Lost, Row
@@ -569,9 +570,7 @@ class Gate:
             audit.append(tx, entry)
 
         await self._store.write(together)
-        await asyncio.to_thread(journal.action, self._settings.vault, entry)
-        if isinstance(outcome, Failed):
-            outcome.error.on_record = True
+        await asyncio.to_thread(vault_log.write_entry, self._settings.vault, entry)
         return outcome
 
 

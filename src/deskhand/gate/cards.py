@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from deskhand import audit, clock, unseen
+from deskhand.audit import vault_log
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate import (
@@ -25,7 +26,6 @@ from deskhand.gate import (
     acquaintance,
     drafts,
     holds,
-    journal,
     ledger,
     policy,
 )
@@ -381,7 +381,7 @@ class Cards:
         await self._drafts.decide(hold.id, "approved", hold.by, None, digest=hold.digest)
 
     def _announce(self, leaving: Action) -> None:
-        journal.pre_send(self._settings.vault, leaving, self._now())
+        vault_log.write_pre_send(self._settings.vault, leaving, self._now())
 
     # Together.
 

@@ -66,19 +66,15 @@ class GoogleAuth:
         self._bearer: str | None = None
         self._lock = anyio.Lock()
 
-    async def bearer(self) -> str:
+    async def bearer(self, refused: str | None = None) -> str:
+        """A bearer token, and a new one where the last was refused."""
         async with self._lock:
-            if self._bearer is None:
-                user = load_user(self._settings)
-                self._bearer = user.fresh(self._now()) or await self._ask_for_bearer(user)
-            return self._bearer
-
-    async def renew(self, stale: str) -> str:
-        """Another bearer than `stale`, which was refused."""
-        async with self._lock:
-            if self._bearer == stale or self._bearer is None:
+            if self._bearer == refused:
                 # Another process of this desk, or a new sign-in, may have replaced it meanwhile.
-                self._bearer = await self._ask_for_bearer(load_user(self._settings))
+                user = load_user(self._settings)
+                fresh = user.fresh(self._now()) if refused is None else None
+                self._bearer = fresh or await self._ask_for_bearer(user)
+            assert self._bearer is not None  # noqa: S101 - nobody refuses what was never given out
             return self._bearer
 
     async def _ask_for_bearer(self, user: AuthorizedUser) -> str:

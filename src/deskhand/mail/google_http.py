@@ -6,7 +6,7 @@ certainly done nothing.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,18 +28,22 @@ _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyL
 _BOUNDARY = "deskhand-batch"
 
 
-Parameters = tuple[tuple[str, str], ...]
+Parameters = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    method: str
     path: str
     """Below /gmail/v1/users/me/."""
-    query: Parameters = ()
+    query: Parameters = field(default_factory=dict)
     body: dict[str, Any] | None = None
+    """What is posted; a request without it only reads."""
     what: str = ""
     """What is asked for, for the error that says it is not there."""
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.body is None else "POST"
 
     @property
     def target(self) -> str:
@@ -111,7 +115,8 @@ class GmailApi:
             again = [place for place, answer in enumerate(answers) if _may_pass(answer)]
             if not again:
                 break
-            wait = max(self._jitter(attempt), *(answers[place].retry_after or 0 for place in again))
+            jitter = FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
+            wait = max(jitter, *(answers[place].retry_after or 0 for place in again))
             if wait > LONGEST_WAIT:
                 break
             await self._sleep(wait)
@@ -125,15 +130,12 @@ class GmailApi:
         (answer,) = await self._exchange([request])
         return answer
 
-    def _jitter(self, attempt: int) -> float:
-        return FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
-
     async def _exchange(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
         bearer = await self._auth.bearer()
         answers = await self._ask_all(requests, bearer)
         refused = [place for place, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 401]
         if refused:
-            bearer = await self._auth.renew(bearer)
+            bearer = await self._auth.bearer(refused=bearer)
             newer = await self._ask_all([requests[place] for place in refused], bearer)
             for place, answer in zip(refused, newer, strict=True):
                 answers[place] = answer

@@ -106,6 +106,9 @@ class _Notes:
         self.attachments: list[Attachment] = []
         self.warnings: list[str] = []
 
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
 
 def parse(raw: bytes) -> Parsed:
     if b"\n" not in raw:
@@ -115,9 +118,9 @@ def parse(raw: bytes) -> Parsed:
     body = _text_of(top, notes, depth=0)
     shown, invisible = unseen.strip(without_surrogates(body.text))
     if invisible:
-        notes.warnings.append(f"invisible characters removed: {invisible:,}")
+        notes.warn(f"invisible characters removed: {invisible:,}")
     if len(shown) > LONGEST_BODY:
-        notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
+        notes.warn(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
     notes.warnings += _sender_warnings(people(top.join(b"from", b", ")))
     precedence = headers.text(top.first(b"precedence")).lower()
@@ -216,7 +219,7 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     """The readable text of a part and those below it; everything else is noted as an attachment."""
     notes.parts += 1
     if notes.parts > MOST_PARTS or depth > DEEPEST:
-        notes.warnings.append("the mail has too many parts or is nested too deeply; not all of it was read")
+        notes.warn("the mail has too many parts or is nested too deeply; not all of it was read")
         return _Text("", "none")
     children = _children(part)
     if children:
@@ -287,20 +290,16 @@ def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
     if not rich.text or short * STUB >= len(rich.text.strip()):
         return plain if short else rich
     if short:
-        notes.warnings.append(
-            f"the HTML is shown; the plain part has only {short:,} of its {len(rich.text):,} characters"
-        )
+        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {len(rich.text):,} characters")
     return rich
 
 
 def _read_html(source: str, notes: _Notes) -> _Text:
     if len(source) > LONGEST_HTML:
-        notes.warnings.append(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
+        notes.warn(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
     seen = html.visible(source[:LONGEST_HTML])
     if seen.hidden_parts:
-        notes.warnings.append(
-            f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters"
-        )
+        notes.warn(f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters")
     notes.warnings += [f"a link shows {shown} but leads to {real}" for shown, real in seen.misleading[:10]]
     return _Text(seen.text, "html")
 

@@ -83,23 +83,9 @@ class AnyOf:
 Query = Text | HasLabel | HasAttachment | Since | Until | HasMessageId | Anywhere | Not | AllOf | AnyOf
 
 SYSTEM_LABELS = ("INBOX", "UNREAD", "STARRED", "IMPORTANT", "SENT", "DRAFT", "TRASH", "SPAM")
-OPERATORS = (
-    "from",
-    "to",
-    "subject",
-    "label",
-    "is",
-    "has",
-    "in",
-    "after",
-    "before",
-    "newer",
-    "older",
-    "newer_than",
-    "older_than",
-    "rfc822msgid",
-)
-_TEXTS: dict[str, Where] = {"": "anywhere", "from": "sender", "to": "recipients", "subject": "subject"}
+_TEXTS: dict[str, Where] = {"from": "sender", "to": "recipients", "subject": "subject"}
+_DATES = ("after", "before", "newer", "older", "newer_than", "older_than")
+OPERATORS = (*_TEXTS, "label", "is", "has", "in", *_DATES, "rfc822msgid")
 _UNSUPPORTED = frozenset({"cc", "bcc", "filename", "list", "larger", "smaller", "size", "category", "deliveredto"})
 _PLACES = {"drafts": "DRAFT", "draft": "DRAFT", "bin": "TRASH", "junk": "SPAM"}
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "m": timedelta(days=30), "y": timedelta(days=365)}
@@ -220,9 +206,9 @@ class _Parser:
         return self._leaf(known, value)
 
     def _leaf(self, operator: str, value: str) -> Query:  # noqa: PLR0911 - one case an operator
-        if operator in _TEXTS:
-            return Text(value, _TEXTS[operator])
         match operator:
+            case "" | "from" | "to" | "subject":
+                return Text(value, _TEXTS.get(operator, "anywhere"))
             case "rfc822msgid":
                 return HasMessageId(value.strip("<>"))
             case "label":

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 
-from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound
+from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
 
 SIZE_LIMIT = 16 * 1024 * 1024
 
@@ -104,7 +104,7 @@ def _demand_ordinary(info: os.stat_result, name: str) -> None:
         # Its other name may lie outside the vault or in a protected folder. (No name: it was replaced meanwhile.)
         raise Denied(f"{name} is a hard link to another file", reason="hard_link", hint="make a copy of its own")
     if info.st_size > SIZE_LIMIT:
-        raise Denied(f"{name} is too large for a note", reason="too_large", size=info.st_size, limit=SIZE_LIMIT)
+        raise TooLarge(f"{name} is too large for a note", size=info.st_size, limit=SIZE_LIMIT)
 
 
 def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, Unreadable, printable
+from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
 from deskhand.notes import disk, frontmatter, paths, walk
 from deskhand.notes.index import Index, NoteList, is_absent
 from deskhand.notes.links import Move, relink, same, stem, wikilinks
@@ -72,13 +72,7 @@ class Vault:
             return "/".join((*found, actual)), disk.read(folder, actual)
 
     def write(
-        self,
-        path: str,
-        properties: dict[str, Any],
-        body: str,
-        *,
-        if_match: str | None = None,
-        merge: bool = False,
+        self, path: str, properties: dict[str, Any], body: str, *, if_match: str | None = None, merge: bool = False
     ) -> NoteContent:
         names = paths.note_path(path)
         paths.deny_protected(names)
@@ -237,7 +231,7 @@ def _decode(data: bytes, path: str) -> str:
 def _encode(text: str, path: str) -> bytes:
     data = text.encode()
     if len(data) > disk.SIZE_LIMIT:
-        raise Denied(f"{path} would be too large for a note", reason="too_large", limit=disk.SIZE_LIMIT)
+        raise TooLarge(f"{path} would be too large for a note", limit=disk.SIZE_LIMIT)
     return data
 
 

@@ -17,6 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from deskhand import clock
+from deskhand.audit import vault_log
 from deskhand.clock import iso
 from deskhand.errors import (
     AuthRequired,
@@ -31,7 +32,6 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.gate import journal
 
 log = logging.getLogger("deskhand.mcp_client")
 
@@ -178,7 +178,7 @@ class MCPClient:
         }
         log.error("mcp_unavailable", extra={"server": self.server_name, "tool": tool_name, "why": error.message})
         with suppress(OSError, DeskError):  # a vault that cannot be written must not hide the failure itself
-            journal.append(self.vault_path, ("Logs",), f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
+            vault_log.append(self.vault_path, ("Logs",), f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
 
 
 _ERRORS: dict[str, type[DeskError]] = {

@@ -9,9 +9,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from deskhand.app import Desk
+from deskhand.audit import vault_log
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, OutcomeUnknown, RateLimited, SendFailed
-from deskhand.gate import DevMode, Failed, Limited, Released, drafts, journal, ledger
+from deskhand.gate import DevMode, Failed, Limited, Released, drafts, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.approvals import Found
 from deskhand.gate.ledger import Row
@@ -220,7 +221,7 @@ async def _release(desk: Desk, held: Held) -> None:
     action_id = held.step.data["action_id"]
 
     def announce(leaving: Action) -> None:
-        journal.pre_send(desk.settings.vault, leaving, desk.now())
+        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
 
     match await desk.gate.release(action_id, "orchestrator", announce):
         case Released():

@@ -1,6 +1,6 @@
 """The doors for assistants beside the page: every MCP server and the tasks REST, by bearer token alone."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -11,23 +11,11 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, mcp_error
-from deskhand.servers import DeskServer
-from deskhand.servers.agentmail import agentmail_server
-from deskhand.servers.desk import desk_server
-from deskhand.servers.email import email_server
-from deskhand.servers.gmail import gmail_server
-from deskhand.servers.obsidian import obsidian_server
-from deskhand.servers.tasks import tasks_server
+from deskhand.servers import SERVERS
+from deskhand.servers.server import DeskServer
 
-_SERVERS: dict[str, Callable[[Desk, str], DeskServer]] = {
-    "/mcp": desk_server,
-    "/gmail/mcp": gmail_server,
-    "/email/mcp": email_server,
-    "/obsidian/mcp": obsidian_server,
-    "/tasks/mcp": tasks_server,
-    # The desk has a terminal of its own: a tmux session that ends must not take it along.
-    "/agentmail/mcp": partial(agentmail_server, ends_with_tmux=False),
-}
+# The desk has a terminal of its own: a tmux session that ends must not take it along.
+_OPTIONS = {"agentmail": {"ends_with_tmux": False}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +36,16 @@ def open_doors(desk: Desk) -> Doors:
     """A route for each door; one whose part is not set up answers with what to set."""
     token = desk.token()
     made = Doors([], [])
-    for path, make in _SERVERS.items():
+    for kind in SERVERS.values():
         try:
-            server = make(desk, token)
+            server = kind.make(desk, token, **_OPTIONS.get(kind.name, {}))
         except DeskError as error:
             answer = partial(_refuse, JSONResponse(mcp_error(error), 503))
-            made.routes.append(Route(path, answer, methods=["GET", "POST", "DELETE"]))
+            made.routes.append(Route(kind.path, answer, methods=["GET", "POST", "DELETE"]))
         else:
             made.servers.append(server)
             # Not a Mount: that would answer under the path with a slash behind it only.
-            made.routes.append(Route(path, server.streamable_http_app(streamable_http_path=path)))
+            made.routes.append(Route(kind.path, server.streamable_http_app(streamable_http_path=kind.path)))
     if desk.settings.fastapi_base_url is None:
         # Where the backend is another process, its tasks are there and not in this desk's database.
         made.routes.append(Mount("/api", desk.tasks_api(token)))

@@ -3,19 +3,15 @@
 It adds nothing to what the other servers can do but a way to follow what waits for the person. Nothing here decides it.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from datetime import UTC
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from anyio import to_thread
-from mcp.server import MCPServer
-from mcp.server.context import ServerRequestContext
 from mcp.server.mcpserver.prompts import Prompt
-from mcp.server.mcpserver.tools import Tool
-from mcp_types import ListResourcesResult, PaginatedRequestParams, Resource
+from mcp_types import ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
@@ -26,14 +22,16 @@ from deskhand.gate import drafts, ledger
 from deskhand.gate.approvals import Found
 from deskhand.gate.ledger import Row
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.servers import READS, Call, DeskServer, Recorder, protocol_error, tool, writes_recorder
 from deskhand.servers.agentmail import agentmail_tools
+from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.email import email_tools
 from deskhand.servers.gmail import gmail_tools
-from deskhand.servers.mail import recorder
+from deskhand.servers.mail import mail_recorder, one_line
 from deskhand.servers.obsidian import notes_tools
 from deskhand.servers.prompts import PROMPTS
-from deskhand.servers.tasks import more_tasks_tools, tasks_recorder, tasks_tools
+from deskhand.servers.server import DeskServer, protocol_error
+from deskhand.servers.tasks import more_tasks_tools, tasks_lifespan, tasks_recorder, tasks_tools
+from deskhand.servers.tool import READS, DeskTool, tool
 from deskhand.servers.triage import triage_tools
 from deskhand.tokens import Area
 
@@ -89,7 +87,7 @@ class DeskActions(BaseModel):
     next_cursor: str | None
 
 
-def action_tools(desk: Desk) -> list[Tool]:
+def action_tools(desk: Desk) -> list[DeskTool]:
     async def pending_actions(
         limit: Annotated[int, Field(ge=1, le=100)] = 20,
         cursor: Annotated[str | None, Field(max_length=100, description="next_cursor of the page before")] = None,
@@ -105,21 +103,21 @@ def action_tools(desk: Desk) -> list[Tool]:
         return _of_row(await desk.gate.heed(await desk.gate.find(id)))
 
     return [
-        tool(pending_actions, title="What waits for the person", annotations=READS),
-        tool(get_action, title="What became of an action", annotations=READS),
+        tool(pending_actions, title="What waits for the person", annotations=READS, recorded_by="nobody"),
+        tool(get_action, title="What became of an action", annotations=READS, recorded_by="nobody"),
     ]
 
 
-def desk_tools(desk: Desk) -> dict[Area, list[Tool]]:
+def desk_tools(desk: Desk) -> dict[Area, list[DeskTool]]:
     """The tools by the part of the desk they belong to. Where two servers share a name, the Email server's is taken."""
     email, gmail = email_tools(desk), gmail_tools(desk)
     own = {each.name for each in email}
     mail = [*email, *(each for each in gmail if each.name not in own)]
-    made: dict[Area, list[Tool]] = {
+    made: dict[Area, list[DeskTool]] = {
         "mail": [*mail, *triage_tools(desk), *action_tools(desk)],
         "notes": notes_tools(desk),
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
-        "agents": agentmail_tools(lambda: desk.post, waiting=True),
+        "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
     }
     for each in made["agents"]:
         each.name = _RENAMED[each.name]
@@ -129,13 +127,6 @@ def desk_tools(desk: Desk) -> dict[Area, list[Tool]]:
 
 
 def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
-    @asynccontextmanager
-    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await desk.leave_tasks()
-
     tools = desk_tools(desk)
     server = _WholeDesk(
         "desk",
@@ -145,9 +136,9 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=_recorder(desk, tools),
         area={each.name: area for area, several in tools.items() for each in several},
         token=token,
-        shown=desk.shown,
+        authenticate=desk.shown,
         stateless=True,
-        lifespan=lifespan,
+        lifespan=partial(tasks_lifespan, desk),
     )
     server.desk = desk
     _add_resources(server)
@@ -158,25 +149,19 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
 
 
 def _form(error: DeskError) -> dict[str, Any]:
-    """Seed 000's form; the message is the sentence that a tool gave the error on its way, if it did."""
-    sentences: list[str] = getattr(error, "__notes__", [])
-    return mcp_error(error) | ({"message": sentences[-1]} if sentences else {})
+    """The Gmail server's form; the message is the Email server's sentence where it has one."""
+    return mcp_error(error) | {"message": error.said or error.message}
 
 
-def _recorder(desk: Desk, tools: dict[Area, list[Tool]]) -> Recorder:
+def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
+    """Each call is written down as the tool's own server would do it."""
     mails = {each.name for make in (email_tools, gmail_tools) for each in make(desk)}
-    writes = {
-        each.name
-        for several in tools.values()
-        for each in several
-        if each.annotations and not each.annotations.read_only_hint
-    }
-    own: dict[str, Recorder] = dict.fromkeys(mails, recorder(desk, "desk_mcp"))
+    own: dict[str, Recorder] = dict.fromkeys(mails, mail_recorder(desk, "desk_mcp"))
     own |= dict.fromkeys((each.name for each in tools["tasks"]), tasks_recorder(desk, "desk_mcp"))
-    of_others = writes_recorder(desk, "desk_mcp", writes)
+    other = recorder(desk, "desk_mcp")
 
     async def record(call: Call) -> None:
-        await own.get(call.tool, of_others)(call)
+        await own.get(call.tool, other)(call)
 
     return record
 
@@ -267,12 +252,8 @@ class _WholeDesk(DeskServer):
         """Without the schemas of answers: they are half of all characters, and an answer says itself what it is."""
         return [each.model_copy(update={"output_schema": None}) for each in await super().list_tools()]
 
-    async def _handle_list_resources(
-        self, ctx: ServerRequestContext[None], params: PaginatedRequestParams | None
-    ) -> ListResourcesResult:
+    async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """The notes by path, page after page, and last the newest mails of the inbox."""
-        del ctx
-        cursor = params.cursor if params else None
         try:
             if cursor != _MAILS and self._is_there("notes"):
                 return await self._notes(cursor)
@@ -327,16 +308,11 @@ def _add_resources(server: _WholeDesk) -> None:
 
 def _lines(mail: FullMessage) -> Iterator[str]:
     summary = mail.summary
-    yield f"From: {_line(summary.sender)}"
-    yield f"To: {_line(summary.to)}"
-    yield f"Subject: {_line(summary.subject)}"
+    yield f"From: {one_line(summary.sender)}"
+    yield f"To: {one_line(summary.to)}"
+    yield f"Subject: {one_line(summary.subject)}"
     yield f"Date: {iso(summary.date.astimezone(UTC))}"
-    yield from (f"Attachment: {_line(each.name)}" for each in mail.attachments)
-    yield from (f"Warning: {_line(each)}" for each in mail.warnings)
+    yield from (f"Attachment: {one_line(each.name)}" for each in mail.attachments)
+    yield from (f"Warning: {one_line(each)}" for each in mail.warnings)
     yield ""
     yield mail.body
-
-
-def _line(text: str) -> str:
-    """What a stranger wrote stays on its line and cannot pass for another header."""
-    return " ".join(text.split())

@@ -1,18 +1,21 @@
-"""The Gmail server: seed 000's five tools, models and error codes, over whichever mailbox the desk has."""
+"""The Gmail server: five tools with the models and error codes of its contract, over whichever mailbox the desk has."""
 
 from typing import Annotated
 
-from mcp.server.mcpserver.tools import Tool
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
+from deskhand.audit import vault_log
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, journal
+from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.servers import DeskServer, client, tool
-from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, on_record, recorder
+from deskhand.servers.callers import client
+from deskhand.servers.calls import ToolResult
+from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, mail_recorder
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import DeskTool, tool
 
 INSTRUCTIONS = """\
 The person's mailbox. A mail leaves only after the person approved exactly this text: permission_denied says where the
@@ -57,20 +60,21 @@ class Labelled(BaseModel):
 MessageId = Annotated[str, Field(min_length=1, description="Gmail message ID (from list_emails)")]
 
 
-def gmail_tools(desk: Desk) -> list[Tool]:
+def gmail_tools(desk: Desk) -> list[DeskTool]:
     async def send_email(
         to: To,
         subject: Subject,
         body: Annotated[str, Field(description="Plain-text body")],
         reply_to_message_id: Annotated[str | None, Field(description="message to reply to, in its thread")] = None,
-    ) -> SendEmailResult:
+    ) -> ToolResult[SendEmailResult]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
-        return _sent(await desk.gate.submit(letter, "gmail_mcp", announce, client=client()))
+        outcome = await desk.gate.submit(letter, "gmail_mcp", announce, client=client())
+        return ToolResult(_describe(outcome), recorded=True)
 
     def announce(leaving: Action) -> None:
-        journal.pre_send(desk.settings.vault, leaving, desk.now())
+        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
 
     async def list_emails(
         query: Annotated[str, Field(description="Gmail search query")] = "is:unread",
@@ -100,7 +104,7 @@ def gmail_tools(desk: Desk) -> list[Tool]:
         return Labelled()
 
     return [
-        tool(send_email, title="Send an email", annotations=SENDS),
+        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
         tool(list_emails, title="List mails", annotations=FETCHES),
         tool(get_email, title="Read a mail", annotations=FETCHES),
         tool(move_email, title="Move a mail", annotations=FILES),
@@ -110,42 +114,34 @@ def gmail_tools(desk: Desk) -> list[Tool]:
 
 def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
-    record = recorder(desk, "gmail_mcp")
     return DeskServer(
         "gmail",
         gmail_tools(desk),
         instructions=INSTRUCTIONS,
-        record=record,
+        record=mail_recorder(desk, "gmail_mcp"),
         area="mail",
         token=token,
-        shown=desk.shown,
+        authenticate=desk.shown,
     )
 
 
-def _sent(outcome: Outcome) -> SendEmailResult:
+def _describe(outcome: Outcome) -> SendEmailResult | DeskError:
     match outcome:
         case Released(mail, at):
             return SendEmailResult(message_id=mail.message_id, thread_id=mail.thread_id, sent_at=iso(at))
-        case _:
-            raise _refusal(outcome)
-
-
-def _refusal(outcome: DevMode | NotApproved | Limited | Failed) -> DeskError:
-    match outcome:
         case NotApproved(why, request, note):
-            error: DeskError = Denied(
+            return Denied(
                 "no approval covers this mail", reason="no_approval", approval=why, request=request, hint=note
             )
         case DevMode():
-            error = Denied("DEV_MODE is on: logged, not sent", reason="dev_mode", hint="set DEV_MODE=false to send")
+            return Denied("DEV_MODE is on: logged, not sent", reason="dev_mode", hint="set DEV_MODE=false to send")
         case Limited(limits, wait):
-            error = RateLimited(
+            return RateLimited(
                 f"{limits.most} mails have left within {limits.window.total_seconds():g} seconds",
                 retry_after_seconds=max(1, round(wait.total_seconds())),
             )
-        case Failed(failure):
-            return failure
-    return on_record(error)
+        case Failed(error):
+            return error
 
 
 def _summary(mail: MailSummary) -> EmailSummary:

@@ -1,15 +1,16 @@
-"""The notes server: seed 000's five tools over the vault."""
+"""The notes server: the five tools of its contract, over the vault."""
 
 import json
 from typing import Annotated, Any
 
-from mcp.server.mcpserver.tools import Tool
 from pydantic import BeforeValidator, Field
 
 from deskhand.app import Desk
 from deskhand.notes.index import NoteList
 from deskhand.notes.vault import MovedNote, NoteContent
-from deskhand.servers import READS, WRITES, DeskServer, tool, writes_recorder
+from deskhand.servers.calls import recorder
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, WRITES, DeskTool, tool
 
 INSTRUCTIONS = """\
 The person's notes: Markdown files with YAML frontmatter, addressed by vault-relative paths.
@@ -33,7 +34,7 @@ Frontmatter = Annotated[dict[str, Any], BeforeValidator(_object_in_text), Field(
 Cursor = Annotated[str | None, Field(description="next_cursor of the page before")]
 
 
-def notes_tools(desk: Desk) -> list[Tool]:
+def notes_tools(desk: Desk) -> list[DeskTool]:
     def read_note(path: Path) -> NoteContent:
         """Read one note: frontmatter, body and an etag for a safe later write."""
         return desk.vault.read(path)
@@ -74,23 +75,22 @@ def notes_tools(desk: Desk) -> list[Tool]:
         return desk.vault.search(query, limit, cursor)
 
     return [
-        tool(read_note, title="Read a note", annotations=READS),
+        tool(read_note, title="Read a note", annotations=READS, recorded_by="nobody"),
         tool(write_note, title="Write a note", annotations=WRITES),
-        tool(list_notes, title="List notes", annotations=READS),
+        tool(list_notes, title="List notes", annotations=READS, recorded_by="nobody"),
         tool(move_note, title="Move a note", annotations=WRITES),
-        tool(search_notes, title="Search notes", annotations=READS),
+        tool(search_notes, title="Search notes", annotations=READS, recorded_by="nobody"),
     ]
 
 
 def obsidian_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
-
     return DeskServer(
         "obsidian",
         notes_tools(desk),
         instructions=INSTRUCTIONS,
-        record=writes_recorder(desk, "obsidian_mcp", ("write_note", "move_note")),
+        record=recorder(desk, "obsidian_mcp"),
         area="notes",
         token=token,
-        shown=desk.shown,
+        authenticate=desk.shown,
     )

@@ -1,22 +1,25 @@
-"""The tasks server: seed 003's five tools over the tasks backend. It keeps nothing itself."""
+"""The tasks server: the five tools of its contract, over the tasks backend. It keeps nothing itself."""
 
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 
 from mcp.server import MCPServer
-from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.mcpserver.context import Context
-from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 
 from deskhand import tokens
 from deskhand.app import Desk
-from deskhand.errors import AuthRequired, BackendFailed, InvalidInput, error_response, printable
-from deskhand.servers import READS, WRITES, Call, DeskServer, Recorder, is_service, tool
+from deskhand.errors import AuthRequired, BackendFailed, DeskError, InvalidInput, error_response, printable
+from deskhand.servers import callers
+from deskhand.servers.calls import Call, Recorder, ToolResult
+from deskhand.servers.server import DeskServer
+from deskhand.servers.tool import READS, WRITES, DeskTool, tool
+from deskhand.tasks.client import content_of
 from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
@@ -39,6 +42,7 @@ from deskhand.tasks.models import (
     problems,
     whole,
 )
+from deskhand.tasks.recording import RECORDED
 
 INSTRUCTIONS = """\
 The user's task list. Times are ISO 8601 with an offset. list_tasks gives one page: pass next_cursor back as
@@ -70,7 +74,7 @@ class TaskDeleted(BaseModel):
     task_id: int
 
 
-def tasks_tools(desk: Desk) -> list[Tool]:
+def tasks_tools(desk: Desk) -> list[DeskTool]:
     async def list_tasks(  # noqa: PLR0917 - each filter is an argument
         ctx: Caller,
         completed: Annotated[bool, Field(strict=True)] | None = None,
@@ -100,12 +104,12 @@ def tasks_tools(desk: Desk) -> list[Tool]:
         description: Description | None = None,
         priority: PriorityLevel = PriorityLevel.MEDIUM,
         due_date: DueDate = None,
-    ) -> TaskResponse:
+    ) -> ToolResult[TaskResponse]:
         """Add a task to the user's list; gives back the task with its id."""
         body = {"title": title, "description": description, "priority": priority, "due_date": due_date}
-        user = acting_user(desk, ctx)
         # One key for one call: however often it has to be sent, one task is made.
-        return _task(await desk.tasks.call(user, "POST", "/tasks", body=body, key=str(uuid.uuid4())))
+        key = str(uuid.uuid4())
+        return await _ask(desk, ctx, TaskResponse.model_validate, "POST", "/tasks", body, key)
 
     async def update_task(
         ctx: Caller,
@@ -116,44 +120,45 @@ def tasks_tools(desk: Desk) -> list[Tool]:
         due_date: Annotated[Instant | MISSING | None, Field(description="ISO 8601 with an offset; null clears it")] = (
             MISSING
         ),
-    ) -> TaskResponse:
+    ) -> ToolResult[TaskResponse]:
         """Change title, description, priority or due date. What is left out stays; null clears."""
         given = {"title": title, "description": description, "priority": priority, "due_date": due_date}
-        body = {name: value for name, value in given.items() if value is not MISSING}
-        if not body:
-            raise InvalidInput("update_task was given nothing to change", hint="Give at least one field")
-        return _task(await desk.tasks.call(acting_user(desk, ctx), "PUT", f"/tasks/{task_id}", body=body))
+        body = _without_missing("update_task", given)
+        return await _ask(desk, ctx, TaskResponse.model_validate, "PUT", f"/tasks/{task_id}", body)
 
-    async def delete_task(ctx: Caller, task_id: TaskId) -> TaskDeleted:
+    async def delete_task(ctx: Caller, task_id: TaskId) -> ToolResult[TaskDeleted]:
         """Delete a task."""
-        await desk.tasks.call(acting_user(desk, ctx), "DELETE", f"/tasks/{task_id}")
-        return TaskDeleted(success=True, message=f"Task {task_id} was deleted", task_id=task_id)
 
-    async def mark_task_completed(ctx: Caller, task_id: TaskId) -> TaskResponse:
+        def describe(_: Any) -> TaskDeleted:
+            return TaskDeleted(success=True, message=f"Task {task_id} was deleted", task_id=task_id)
+
+        return await _ask(desk, ctx, describe, "DELETE", f"/tasks/{task_id}")
+
+    async def mark_task_completed(ctx: Caller, task_id: TaskId) -> ToolResult[TaskResponse]:
         """Mark a task as completed; doing it again changes nothing."""
         body = {"completed": True}
-        return _task(await desk.tasks.call(acting_user(desk, ctx), "PATCH", f"/tasks/{task_id}", body=body))
+        return await _ask(desk, ctx, TaskResponse.model_validate, "PATCH", f"/tasks/{task_id}", body)
 
     return [
-        tool(list_tasks, title="List tasks", annotations=READS),
-        tool(create_task, title="Create a task", annotations=ADDS),
-        tool(update_task, title="Update a task", annotations=WRITES),
-        tool(delete_task, title="Delete a task", annotations=WRITES),
-        tool(mark_task_completed, title="Complete a task", annotations=WRITES),
+        tool(list_tasks, title="List tasks", annotations=READS, recorded_by="nobody"),
+        tool(create_task, title="Create a task", annotations=ADDS, recorded_by="backend"),
+        tool(update_task, title="Update a task", annotations=WRITES, recorded_by="backend"),
+        tool(delete_task, title="Delete a task", annotations=WRITES, recorded_by="backend"),
+        tool(mark_task_completed, title="Complete a task", annotations=WRITES, recorded_by="backend"),
     ]
 
 
-def more_tasks_tools(desk: Desk) -> list[Tool]:
-    """What goes beyond the seed's five, for the whole desk."""
+def more_tasks_tools(desk: Desk) -> list[DeskTool]:
+    """What goes beyond the contract's five, for the whole desk."""
 
     async def get_task(ctx: Caller, task_id: TaskId) -> Task:
         """Read one task whole: project, labels, parent, recurrence and version too."""
-        return _checked(Task, await desk.tasks.call(acting_user(desk, ctx), "GET", f"/tasks/{task_id}"))
+        found = await desk.tasks.call(acting_user(desk, ctx), "GET", f"/tasks/{task_id}")
+        return _read(Task.model_validate, found)
 
-    async def reopen_task(ctx: Caller, task_id: TaskId) -> Task:
+    async def reopen_task(ctx: Caller, task_id: TaskId) -> ToolResult[Task]:
         """Mark a completed task as not completed."""
-        body = {"completed": False}
-        return _checked(Task, await desk.tasks.call(acting_user(desk, ctx), "PATCH", f"/tasks/{task_id}", body=body))
+        return await _ask(desk, ctx, Task.model_validate, "PATCH", f"/tasks/{task_id}", {"completed": False})
 
     async def arrange_task(
         ctx: Caller,
@@ -163,51 +168,36 @@ def more_tasks_tools(desk: Desk) -> list[Tool]:
         parent_id: Annotated[TaskId | MISSING | None, Field(description="makes it a subtask")] = MISSING,
         recurrence: Annotated[RecurrenceRule | MISSING | None, Field(description="RRULE; needs a due date")] = MISSING,
         due: Annotated[Due | MISSING | None, Field()] = MISSING,
-    ) -> Task:
+    ) -> ToolResult[Task]:
         """Put a task into a project, label it, make it a subtask, repeat it, or set when it is due in words."""
-        given = {
-            "project": project,
-            "labels": labels,
-            "parent_id": parent_id,
-            "recurrence": recurrence,
-            "due_date": due,
-        }
-        body = {name: value for name, value in given.items() if value is not MISSING}
-        if not body:
-            raise InvalidInput("arrange_task was given nothing to change", hint="Give at least one field")
-        return _checked(Task, await desk.tasks.call(acting_user(desk, ctx), "PUT", f"/tasks/{task_id}", body=body))
+        given = {"project": project, "labels": labels, "parent_id": parent_id, "due_date": due}
+        body = _without_missing("arrange_task", given | {"recurrence": recurrence})
+        return await _ask(desk, ctx, Task.model_validate, "PUT", f"/tasks/{task_id}", body)
 
     async def change_tasks(
         ctx: Caller,
         task_ids: Annotated[list[TaskId], Field(min_length=1, max_length=MOST_IDS)],
         action: Literal["complete", "reopen", "delete", "restore"],
-    ) -> BulkResults:
+    ) -> ToolResult[BulkResults]:
         """Complete, reopen, delete or restore several tasks by their ids; gives a result for each."""
         body = {"task_ids": task_ids, "action": action}
-        return _checked(BulkResults, await desk.tasks.call(acting_user(desk, ctx), "POST", "/tasks/bulk", body=body))
+        return await _ask(desk, ctx, BulkResults.model_validate, "POST", "/tasks/bulk", body)
 
-    async def undo_task_change(ctx: Caller) -> Undone:
+    async def undo_task_change(ctx: Caller) -> ToolResult[Undone]:
         """Take back the user's last change to tasks, whatever it was; works once."""
-        return _checked(Undone, await desk.tasks.call(acting_user(desk, ctx), "POST", "/tasks/undo"))
+        return await _ask(desk, ctx, Undone.model_validate, "POST", "/tasks/undo")
 
     return [
-        tool(get_task, title="Read a task", annotations=READS),
-        tool(reopen_task, title="Reopen a task", annotations=WRITES),
-        tool(arrange_task, title="Arrange a task", annotations=WRITES),
-        tool(change_tasks, title="Change several tasks", annotations=WRITES),
-        tool(undo_task_change, title="Undo the last change to tasks", annotations=UNDOES),
+        tool(get_task, title="Read a task", annotations=READS, recorded_by="nobody"),
+        tool(reopen_task, title="Reopen a task", annotations=WRITES, recorded_by="backend"),
+        tool(arrange_task, title="Arrange a task", annotations=WRITES, recorded_by="backend"),
+        tool(change_tasks, title="Change several tasks", annotations=WRITES, recorded_by="backend"),
+        tool(undo_task_change, title="Undo the last change to tasks", annotations=UNDOES, recorded_by="backend"),
     ]
 
 
 def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.tasks  # a bad setting is said now, not at the first call
-
-    @asynccontextmanager
-    async def lifespan(_: MCPServer[None]) -> AsyncIterator[None]:
-        try:
-            yield
-        finally:
-            await desk.leave_tasks()
 
     return DeskServer(
         "tasks",
@@ -218,38 +208,40 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         invalid_arguments=invalid_arguments,
         area="tasks",
         token=token,
-        shown=desk.shown,
+        authenticate=desk.shown,
         stateless=True,
-        lifespan=lifespan,
+        lifespan=partial(tasks_lifespan, desk),
     )
 
 
+@asynccontextmanager
+async def tasks_lifespan(desk: Desk, _: MCPServer[None]) -> AsyncIterator[None]:
+    """For as long as the server runs; then the backend's connections are closed."""
+    try:
+        yield
+    finally:
+        await desk.leave_tasks()
+
+
 def tasks_recorder(desk: Desk, actor: str = "tasks_mcp") -> Recorder:
-    """One entry for each change that was asked for; the backend has written down what reached it."""
-    writing = {each.name for each in (*tasks_tools(desk), *more_tasks_tools(desk)) if each.annotations is not READS}
+    """Writes which task it was and which fields were given, but no text."""
 
     async def record(call: Call) -> None:
-        kept = call.error.on_record if call.error else desk.tasks.keeps_record
-        # A backend in this process that failed has said so in the log, and its database is the record's too.
-        lost = isinstance(call.error, BackendFailed) and desk.settings.fastapi_base_url is None
-        if not call.out_of_scope and (call.tool not in writing or kept or lost):
-            return
         which = call.arguments.get("task_id")
         target = "tasks" if which is None else f"task {printable(which, 20)}"
         names = sorted(map(printable, call.arguments))[:MOST_LABELS]
-        named = {"client": call.client} if call.client else {}
-        await desk.record(actor, call.tool, target, {"fields": names} | named, call.error, call.milliseconds)
+        parameters = call.with_client({"fields": names})
+        await desk.record(actor, call.tool, target, parameters, call.error, call.milliseconds)
 
     return record
 
 
 def acting_user(desk: Desk, ctx: Caller) -> str:
     """The token's owner; else whom a proven service, or a program of the same person, names; else the desk's user."""
-    access = get_access_token()
-    if access is not None and access.subject is not None:
-        return access.subject
+    if (owner := callers.subject()) is not None:
+        return owner
     named = {name for name in (_meta_user(ctx), (ctx.headers or {}).get("x-user-id")) if name not in (None, "")}
-    if ctx.headers is not None and not is_service():
+    if ctx.headers is not None and not callers.is_service():
         named = set()
     if not named and desk.settings.user is not None:
         named = {desk.settings.user}
@@ -274,13 +266,37 @@ def _meta_user(ctx: Caller) -> Any:
     return (meta or {}).get("user_id")
 
 
-def _task(content: Any) -> TaskResponse:
-    return _checked(TaskResponse, content)
+def _without_missing(tool_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    body = {name: value for name, value in given.items() if value is not MISSING}
+    if not body:
+        raise InvalidInput(f"{tool_name} was given nothing to change", hint="Give at least one field")
+    return body
 
 
-def _checked(model: type[M], content: Any) -> M:
+async def _ask(
+    desk: Desk,
+    ctx: Caller,
+    read: Callable[[Any], M],
+    method: str,
+    path: str,
+    body: Mapping[str, Any] | None = None,
+    key: str | None = None,
+) -> ToolResult[M]:
+    """Let the backend make a change. Its answer says whether it has put that on its record."""
+    answer = await desk.tasks.send(acting_user(desk, ctx), method, path, body=body, key=key)
+    recorded = RECORDED in answer.headers
     try:
-        return model.model_validate(content)
+        return ToolResult(_read(read, content_of(answer)), recorded)
+    except BackendFailed as error:
+        # A backend in this process that failed has said so in the log, and its database is the record's too.
+        return ToolResult(error, recorded or desk.settings.fastapi_base_url is None)
+    except DeskError as error:
+        return ToolResult(error, recorded)
+
+
+def _read(read: Callable[[Any], M], content: Any) -> M:
+    try:
+        return read(content)
     except ValidationError as error:
         raise BackendFailed("The backend's answer is not the one that was agreed on") from error
 
@@ -288,7 +304,8 @@ def _checked(model: type[M], content: Any) -> M:
 async def _page(desk: Desk, user: str, asked: dict[str, Any], limit: int) -> TaskList:
     """A page that a model can read: it ends early when its tasks are long."""
     while True:
-        found = _checked(TaskList, await desk.tasks.call(user, "GET", "/tasks", query=asked | {"limit": limit}))
+        content = await desk.tasks.call(user, "GET", "/tasks", query=asked | {"limit": limit})
+        found = _read(TaskList.model_validate, content)
         sizes = [len(json.dumps(task.model_dump(mode="json"), ensure_ascii=False)) + 2 for task in found.tasks]
         fitting = next((n for n in range(len(sizes), 0, -1) if sum(sizes[:n]) <= LARGEST_ANSWER), 1)
         if fitting >= len(found.tasks):

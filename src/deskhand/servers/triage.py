@@ -6,7 +6,6 @@ An assistant decides within the same bounds as a model: it proposes one of five 
 from collections.abc import Mapping
 from typing import Annotated
 
-from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
@@ -16,7 +15,7 @@ from deskhand.orchestrator import steps
 from deskhand.orchestrator.mails import REDECIDED
 from deskhand.orchestrator.triage import Choice, Decision
 from deskhand.orchestrator.watcher import mailbox_name
-from deskhand.servers import READS, tool
+from deskhand.servers.tool import READS, DeskTool, tool
 
 DECIDES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 
@@ -33,7 +32,7 @@ class Proposal(BaseModel):
     accepted: bool = True
 
 
-def triage_tools(desk: Desk) -> list[Tool]:
+def triage_tools(desk: Desk) -> list[DeskTool]:
     async def list_pending(limit: Annotated[int, Field(ge=1, le=100)] = 20) -> list[PendingMail]:
         """List mails that wait for a decision, oldest first. Read each note, then call propose_decision."""
         found = await desk.store.read(lambda tx: steps.in_states(tx, "mail", REDECIDED, limit))
@@ -62,19 +61,19 @@ def triage_tools(desk: Desk) -> list[Tool]:
         step = await desk.store.read(lambda tx: steps.find(tx, key))
         if step is None:
             raise NotFound(f"no mail {printable(message_id)} waits", hint="list_pending shows what does")
-        proposed = step.data | {"proposed": _checked(given).model_dump()}
+        proposed = step.data | {"proposed": _validate_decision(given).model_dump()}
         now = desk.now()
         if not await desk.store.write(lambda tx: steps.wake(tx, key, "arrived", REDECIDED, proposed, now)):
             raise Denied(f"the mail is {step.state} already, or being decided right now", reason="decided")
         return Proposal()
 
     return [
-        tool(list_pending, title="Mails that wait for a decision", annotations=READS),
+        tool(list_pending, title="Mails that wait for a decision", annotations=READS, recorded_by="nobody"),
         tool(propose_decision, title="Decide about a mail", annotations=DECIDES),
     ]
 
 
-def _checked(given: Mapping[str, object]) -> Decision:
+def _validate_decision(given: Mapping[str, object]) -> Decision:
     try:
         return Decision.model_validate(given)
     except ValidationError as error:

@@ -21,9 +21,10 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
-from deskhand import __version__, audit, clock
+from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
+from deskhand.setup.files import private
 from deskhand.store import Transaction, open_store, schema
 
 FORM = 1
@@ -230,7 +231,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         raise Unreadable(f"the backup holds {member.name!r}, which is no plain file", hint="take another backup")
     place = stage.joinpath(*parts)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(place, "xb", opener=_private) as made:
+    with open(place, "xb", opener=private) as made:
         while piece := content.read(1 << 20):
             made.write(piece)
         made.flush()
@@ -263,14 +264,7 @@ def _verify_record(database: Path) -> int:
 def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], object]) -> int:
     """Prove the record, then forget sessions, links, and every yes that was only held."""
     entries = _verify_record(database)
-    entry = audit.Entry(
-        timestamp=clock.iso(now),
-        correlation_id=str(uuid.uuid4()),
-        actor="person",
-        action_type="restore",
-        target="desk",
-        result="success",
-    )
+    entry = audit.Entry.of(now, "person", "restore", "desk")
 
     def prepare(tx: Transaction) -> None:
         forget(tx)
@@ -322,7 +316,3 @@ def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
 def _digest(path: Path) -> str:
     with path.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

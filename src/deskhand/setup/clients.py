@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-SERVERS = ("desk", "email", "gmail", "obsidian", "tasks", "agentmail")
 Form = Literal["json", "jsonc", "toml"]
 
 

@@ -12,6 +12,11 @@ _NEW = 0o600
 """The permissions of a new file: it may hold a token or an address."""
 
 
+def private(path: str, flags: int) -> int:
+    """An opener for `open`: a file that it makes is readable by its owner only."""
+    return os.open(path, flags, _NEW)
+
+
 def content(file: Path) -> bytes | None:
     """What is in the file; None where there is none. A link is followed, as the file's owner meant it."""
     try:

@@ -27,7 +27,7 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.tasks import deeds
+from deskhand.tasks import recording
 from deskhand.tasks.models import problems
 
 log = logging.getLogger("deskhand.tasks.client")
@@ -52,10 +52,12 @@ class TasksClient:
         self._timeout = timeout
         self._retries = retries
         self._pause = pause
-        self.keeps_record = False
-        """Whether the backend was seen to write down itself what is done."""
 
-    async def call(
+    async def call(self, user: str, method: str, path: str, **sent: Any) -> Any:
+        """The backend's answer, or the desk's error for its refusal. The arguments are those of `send`."""
+        return content_of(await self.send(user, method, path, **sent))
+
+    async def send(
         self,
         user: str,
         method: str,
@@ -66,31 +68,37 @@ class TasksClient:
         key: str | None = None,
         match: str | None = None,
         actor: str = "tasks_mcp",
-    ) -> Any:
-        """The backend's answer, or the desk's error for its refusal. `match` is the ETag that must still hold."""
-        headers = self._headers(user, key) | {deeds.ACTOR: actor} | ({"If-Match": match} if match else {})
+    ) -> httpx2.Response:
+        """The backend's answer, whatever it says. `match` is the ETag that must still hold."""
+        headers = {
+            "Authorization": f"Bearer {self._token}",
+            "X-User-ID": user,
+            "X-Request-ID": uuid.uuid4().hex,
+            recording.ACTOR: actor,
+        }
+        if key:
+            headers["Idempotency-Key"] = key
+        if match:
+            headers["If-Match"] = match
         sent: dict[str, Any] = {"json": body}
         if isinstance(body, bytes):
-            headers["Content-Type"], sent = "text/calendar", {"content": body}
+            headers["Content-Type"] = "text/calendar"
+            sent = {"content": body}
         request = self._http.build_request(method, path, params=query, headers=headers, timeout=None, **sent)
-        retries = self._retries if method == "GET" or key is not None else 0
-        for attempt in range(retries):
+        may_repeat = method == "GET" or key is not None
+        for attempt in range(self._retries * may_repeat):
             try:
                 answer = await self._attempt(request, user)
             except Unavailable:
                 pass
             else:
                 if answer.status_code not in AGAIN:
-                    return _content(answer)
+                    return answer
             await self._pause(2**attempt)
-        return _content(await self._attempt(request, user))
+        return await self._attempt(request, user)
 
     async def close(self) -> None:
         await self._http.aclose()
-
-    def _headers(self, user: str, key: str | None) -> dict[str, str]:
-        headers = {"Authorization": f"Bearer {self._token}", "X-User-ID": user, "X-Request-ID": uuid.uuid4().hex}
-        return headers | ({"Idempotency-Key": key} if key else {})
 
     async def _attempt(self, request: httpx2.Request, user: str) -> httpx2.Response:
         started = perf_counter()
@@ -100,11 +108,11 @@ class TasksClient:
             with anyio.fail_after(self._timeout):
                 answer = await self._http.send(request)
             status = answer.status_code
-            self.keeps_record |= deeds.RECORDED in answer.headers
-            problem = f"HTTP {status}" if status >= 400 else None
+            if status >= 400:
+                problem = f"HTTP {status}"
         except (TimeoutError, httpx2.TimeoutException) as error:
             problem = "timeout"
-            raise _timed_out(request, self._timeout) from error
+            raise _timeout_error(request, self._timeout) from error
         except httpx2.TransportError as error:
             problem = type(error).__name__
             raise Unavailable(
@@ -119,7 +127,7 @@ class TasksClient:
 
 
 def _log(request: httpx2.Request, user: str, status: int | None, milliseconds: float, problem: str | None) -> None:
-    """Seed 003's BackendRequestLogEvent; the formatter adds the timestamp."""
+    """The contract's BackendRequestLogEvent; the formatter adds the timestamp."""
     fields = {
         "request_id": request.headers["x-request-id"],
         "user_id": user,
@@ -132,7 +140,7 @@ def _log(request: httpx2.Request, user: str, status: int | None, milliseconds: f
     log.info("backend_request", extra=fields)
 
 
-def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
+def _timeout_error(request: httpx2.Request, seconds: float) -> TimedOut:
     if request.method == "GET" or "idempotency-key" in request.headers:
         return TimedOut(f"The backend did not answer within {seconds:g} s", hint="Try again in a moment")
     return TimedOut(
@@ -141,21 +149,20 @@ def _timed_out(request: httpx2.Request, seconds: float) -> TimedOut:
     )
 
 
-def _content(answer: httpx2.Response) -> Any:
+def content_of(answer: httpx2.Response) -> Any:
+    """What the backend gave; its refusal is raised as the desk's own error."""
     if answer.status_code >= 400:
-        error = _refusal(answer)
-        error.on_record = deeds.RECORDED in answer.headers
-        raise error
+        raise _refusal(answer)
     if answer.headers.get("content-type", "").startswith("text/calendar"):
         return answer.text
     try:
         return answer.json() if answer.content else None
     except ValueError as error:
-        raise _failed(answer, "The backend's answer is not JSON") from error
+        raise _backend_failure(answer, "The backend's answer is not JSON") from error
 
 
-def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one line of the seed's table each
-    said = _said(answer)
+def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case for each line of the contract's table
+    said = _problem_of(answer)
     detail = said.get("detail")
     message = printable(detail, 500) if isinstance(detail, str) else f"HTTP {answer.status_code}"
     match answer.status_code:
@@ -178,11 +185,11 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one line 
         case 429:
             return RateLimited(message, hint="Try again later")
         case _:
-            return _failed(answer, "The backend failed")
+            return _backend_failure(answer, "The backend failed")
 
 
-def _failed(answer: httpx2.Response, message: str) -> BackendFailed:
-    reference = _said(answer).get("reference")
+def _backend_failure(answer: httpx2.Response, message: str) -> BackendFailed:
+    reference = _problem_of(answer).get("reference")
     return BackendFailed(
         f"{message} (HTTP {answer.status_code})",
         hint="Try again in a moment; if it stays, look into the backend's log",
@@ -191,7 +198,7 @@ def _failed(answer: httpx2.Response, message: str) -> BackendFailed:
     )
 
 
-def _said(answer: httpx2.Response) -> dict[str, Any]:
+def _problem_of(answer: httpx2.Response) -> dict[str, Any]:
     try:
         said = answer.json()
     except ValueError:

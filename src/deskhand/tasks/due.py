@@ -9,7 +9,7 @@ A closed grammar: what it does not know it refuses, and the resolved instant is 
 
 import re
 from calendar import monthrange
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -47,13 +47,15 @@ def instant(text: Any) -> str:
         raise PydanticCustomError("datetime", "The time is out of range in UTC") from None
 
 
-def written(text: Any) -> str:
+def check_due(text: Any) -> str:
     """An instant as UTC; a word stays as it is until somebody knows what time it is."""
-    return text if isinstance(text, str) and _WORDS.fullmatch(text) else instant(text)
+    if isinstance(text, str) and _WORDS.fullmatch(text):
+        return text
+    return instant(text)
 
 
 def resolve(text: str, now: datetime, zone: ZoneInfo) -> str:
-    """What `written` let pass, as UTC."""
+    """What `check_due` let pass, as UTC."""
     words = _WORDS.fullmatch(text)
     if words is None:
         return text
@@ -61,12 +63,14 @@ def resolve(text: str, now: datetime, zone: ZoneInfo) -> str:
     here = now.astimezone(zone)
     if bare:
         moment = datetime.combine(here.date(), _time(bare), zone)
-        return utc_text(moment if moment > here else datetime.combine(here.date() + timedelta(1), _time(bare), zone))
-    return utc_text(datetime.combine(_date(day.lower(), here), _time(clock) if clock else END_OF_DAY, zone))
+        if moment <= here:
+            moment = datetime.combine(here.date() + timedelta(1), _time(bare), zone)
+        return utc_text(moment)
+    at = _time(clock) if clock else END_OF_DAY
+    return utc_text(datetime.combine(_date(day.lower(), here.date()), at, zone))
 
 
-def _date(day: str, here: datetime) -> Any:
-    today = here.date()
+def _date(day: str, today: date) -> date:
     match day:
         case "today":
             return today
@@ -75,10 +79,12 @@ def _date(day: str, here: datetime) -> Any:
         case "eom":
             return today.replace(day=monthrange(today.year, today.month)[1])
         case _ if day.startswith("+"):
-            return today + timedelta(int(day[1:-1]) * (7 if day.endswith("w") else 1))
+            days = {"d": 1, "w": 7}[day[-1]]
+            return today + timedelta(int(day[1:-1]) * days)
         case _:
-            ahead = next(number for number, name in enumerate(DAYS) if name.startswith(day)) - today.weekday()
-            return today + timedelta(ahead if ahead > 0 else ahead + 7)
+            weekday = next(number for number, name in enumerate(DAYS) if name.startswith(day))
+            # A week from now where it is that day already.
+            return today + timedelta((weekday - today.weekday() - 1) % 7 + 1)
 
 
 def _time(clock: str) -> time:

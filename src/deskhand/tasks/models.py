@@ -32,17 +32,17 @@ PRIORITIES = tuple(PriorityLevel)
 """By rank: the row keeps the rank, so that it sorts."""
 
 
-def _spoken(text: Any) -> Any:
+def _refuse_nul(text: Any) -> Any:
     if isinstance(text, str) and "\x00" in text:
         raise PydanticCustomError("nul", "The text holds a NUL character")
     return text
 
 
-def _stripped(text: Any) -> Any:
+def _strip(text: Any) -> Any:
     return text.strip() if isinstance(text, str) else text
 
 
-def _titled(text: Any) -> Any:
+def _refuse_empty(text: Any) -> Any:
     if text == "":
         raise PydanticCustomError("title", "Title cannot be empty")
     return text
@@ -72,18 +72,18 @@ _MOMENT = Field(json_schema_extra={"format": "date-time"}, examples=["2025-12-20
 Title = Annotated[
     StrictStr,
     Field(min_length=1, max_length=TITLE_LENGTH, examples=["Buy milk"], json_schema_extra=_NOT_BLANK),
-    BeforeValidator(_titled),
-    BeforeValidator(_stripped),
-    BeforeValidator(_spoken),
+    BeforeValidator(_refuse_empty),
+    BeforeValidator(_strip),
+    BeforeValidator(_refuse_nul),
 ]
 Description = Annotated[
-    StrictStr, Field(max_length=DESCRIPTION_LENGTH, json_schema_extra=_SPOKEN), BeforeValidator(_spoken)
+    StrictStr, Field(max_length=DESCRIPTION_LENGTH, json_schema_extra=_SPOKEN), BeforeValidator(_refuse_nul)
 ]
 SearchText = Annotated[
     str,
     Field(min_length=1, max_length=TITLE_LENGTH, json_schema_extra=_NOT_BLANK),
-    BeforeValidator(_stripped),
-    BeforeValidator(_spoken),
+    BeforeValidator(_strip),
+    BeforeValidator(_refuse_nul),
 ]
 Name = Annotated[
     StrictStr,
@@ -94,7 +94,7 @@ Labels = Annotated[list[Name], Field(max_length=MOST_LABELS), AfterValidator(_on
 Instant = Annotated[str, BeforeValidator(due.instant), _MOMENT]
 Due = Annotated[
     str,
-    BeforeValidator(due.written),
+    BeforeValidator(due.check_due),
     Field(
         description="ISO 8601 with an offset, or a word: today, tomorrow, friday, +3d, eom, 17:00, friday 17:00",
         json_schema_extra={"anyOf": [{"format": "date-time"}, {"pattern": due.WORDS}]},
@@ -108,7 +108,7 @@ RecurrenceRule = Annotated[
         examples=["FREQ=WEEKLY;BYDAY=MO,TH"],
         json_schema_extra={"pattern": recurrence.USUAL},
     ),
-    BeforeValidator(recurrence.written),
+    BeforeValidator(recurrence.check_rule),
 ]
 TaskId = Annotated[int, Field(strict=True, gt=0, le=LARGEST_ID), BeforeValidator(whole)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
@@ -120,7 +120,7 @@ class _Asked(BaseModel):
 
 
 class TaskResponse(BaseModel):
-    """Seed 003's task, as an assistant sees it."""
+    """A task as the contract gives it to an assistant."""
 
     id: int
     title: str
@@ -151,7 +151,7 @@ class TaskPage(BaseModel):
 
 
 class NewTask(_Asked):
-    """Seed 003's TaskCreate, and what goes beyond it."""
+    """The contract's TaskCreate, and what goes beyond it."""
 
     title: Title
     description: Description | None = None
@@ -164,7 +164,7 @@ class NewTask(_Asked):
 
 
 class TaskChanges(_Asked):
-    """Seed 003's TaskUpdate: what is absent stays, an explicit null clears."""
+    """The contract's TaskUpdate: what is absent stays, an explicit null clears."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 

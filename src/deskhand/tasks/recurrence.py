@@ -35,7 +35,7 @@ USUAL = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Recurrence:
     freq: Literal["DAILY", "WEEKLY", "MONTHLY", "YEARLY"]
     interval: int
     count: int | None
@@ -46,7 +46,7 @@ class Rule:
     months: frozenset[int]
 
 
-def parse(text: str) -> Rule:
+def parse(text: str) -> Recurrence:
     """The rule, or a ValueError that says what is not understood."""
     parts: dict[str, str] = {}
     for part in text.upper().removeprefix("RRULE:").split(";"):
@@ -61,18 +61,24 @@ def parse(text: str) -> Rule:
     freq = cast("Any", parts["FREQ"])
     if any(which for which, _ in weekdays) and freq != "MONTHLY":
         raise ValueError("a numbered BYDAY goes with FREQ=MONTHLY")
-    return Rule(
-        freq,
-        int(parts.get("INTERVAL", 1)),
-        int(parts["COUNT"]) if "COUNT" in parts else None,
-        datetime.strptime(parts["UNTIL"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC) if "UNTIL" in parts else None,
-        weekdays,
-        _numbers(parts.get("BYMONTHDAY")),
-        _numbers(parts.get("BYMONTH")),
+    count = None
+    if "COUNT" in parts:
+        count = int(parts["COUNT"])
+    until = None
+    if "UNTIL" in parts:
+        until = datetime.strptime(parts["UNTIL"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+    return Recurrence(
+        freq=freq,
+        interval=int(parts.get("INTERVAL", 1)),
+        count=count,
+        until=until,
+        weekdays=weekdays,
+        month_days=_numbers(parts.get("BYMONTHDAY", "")),
+        months=_numbers(parts.get("BYMONTH", "")),
     )
 
 
-def written(text: Any) -> Any:
+def check_rule(text: Any) -> Any:
     """A rule as it is kept: upper case, without its name."""
     if not isinstance(text, str):
         return text
@@ -83,7 +89,7 @@ def written(text: Any) -> Any:
     return text.upper().removeprefix("RRULE:")
 
 
-def following(rule: Rule, start: datetime, after: datetime) -> datetime | None:
+def following(rule: Recurrence, start: datetime, after: datetime) -> datetime | None:
     """The first time after `after` of the series that began at `start`; None when the series is over."""
     for number, moment in enumerate(_moments(rule, start, after)):
         if (rule.count is not None and number >= rule.count) or (rule.until is not None and moment > rule.until):
@@ -93,7 +99,7 @@ def following(rule: Rule, start: datetime, after: datetime) -> datetime | None:
     return None
 
 
-def _moments(rule: Rule, start: datetime, after: datetime) -> Iterator[datetime]:
+def _moments(rule: Recurrence, start: datetime, after: datetime) -> Iterator[datetime]:
     """`start`, then each match; days before `after` need a look only where they are counted."""
     yield start
     first = start.date() + timedelta(1)
@@ -109,7 +115,7 @@ def _moments(rule: Rule, start: datetime, after: datetime) -> Iterator[datetime]
         return
 
 
-def _matches(rule: Rule, start: date, day: date) -> bool:
+def _matches(rule: Recurrence, start: date, day: date) -> bool:
     if rule.months and day.month not in rule.months:
         return False
     length = monthrange(day.year, day.month)[1]
@@ -121,7 +127,7 @@ def _matches(rule: Rule, start: date, day: date) -> bool:
     return _in_period(rule, start, day) and _as_the_start(rule, start, day)
 
 
-def _in_period(rule: Rule, start: date, day: date) -> bool:
+def _in_period(rule: Recurrence, start: date, day: date) -> bool:
     match rule.freq:
         case "DAILY":
             periods = (day - start).days
@@ -134,7 +140,7 @@ def _in_period(rule: Rule, start: date, day: date) -> bool:
     return periods % rule.interval == 0
 
 
-def _as_the_start(rule: Rule, start: date, day: date) -> bool:
+def _as_the_start(rule: Recurrence, start: date, day: date) -> bool:
     """What the rule leaves open is taken from the first day of the series."""
     match rule.freq:
         case "WEEKLY" if not rule.weekdays and not rule.month_days:
@@ -147,5 +153,5 @@ def _as_the_start(rule: Rule, start: date, day: date) -> bool:
             return True
 
 
-def _numbers(text: str | None) -> frozenset[int]:
-    return frozenset(map(int, text.split(","))) if text else frozenset()
+def _numbers(text: str) -> frozenset[int]:
+    return frozenset(int(number) for number in text.split(",") if number)

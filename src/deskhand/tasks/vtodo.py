@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -19,6 +20,7 @@ from deskhand.errors import FieldProblem, Unreadable, printable
 from deskhand.tasks import recurrence
 from deskhand.tasks.due import END_OF_DAY, utc_text
 from deskhand.tasks.models import SUGGESTIONS, NewTask, PriorityLevel, problems
+from deskhand.tasks.rows import TaskRow
 
 LARGEST = 10_000_000
 """Bytes of a file that is taken in."""
@@ -38,12 +40,12 @@ _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?")
 _DURATION = re.compile(
     r"\+?P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?)", re.ASCII
 )
-_RANKS = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
+_RANKS: dict[str, int] = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
 _MANY = frozenset({"CATEGORIES", "RELATED-TO"})
 _FIELDS = {"title": "SUMMARY", "description": "DESCRIPTION", "labels": "CATEGORIES", "project": "X-DESKHAND-PROJECT"}
 
 
-class Line(NamedTuple):
+class CalendarLine(NamedTuple):
     number: int
     name: str
     parameters: dict[str, str]
@@ -64,66 +66,67 @@ class Todo:
     series_start: str | None
 
 
-def text_of(tasks: Iterable[tuple[str, Mapping[str, Any]]], parents: Mapping[int, str]) -> str:
+def text_of(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str]) -> str:
     """The calendar of these tasks, each with its UID; `parents` are the UIDs by id."""
     lines = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//Deskhand//Deskhand {__version__}//EN"]
     for uid, task in tasks:
         lines += ["BEGIN:VTODO", *_properties(uid, task, parents), "END:VTODO"]
     lines.append("END:VCALENDAR")
-    return "".join(f"{_folded(line)}\r\n" for line in lines)
+    return "".join(f"{_fold(line)}\r\n" for line in lines)
 
 
-def _properties(uid: str, task: Mapping[str, Any], parents: Mapping[int, str]) -> Iterator[str]:
-    yield f"UID:{_escaped(uid)}"
-    yield f"DTSTAMP:{_basic(task['updated_at'])}"
-    yield f"CREATED:{_basic(task['created_at'])}"
-    yield f"LAST-MODIFIED:{_basic(task['updated_at'])}"
-    yield f"SUMMARY:{_escaped(task['title'])}"
-    if task["description"] is not None:
-        yield f"DESCRIPTION:{_escaped(task['description'])}"
-    yield f"PRIORITY:{_RANKS[task['priority']]}"
-    yield f"STATUS:{'COMPLETED' if task['completed'] else 'NEEDS-ACTION'}"
-    if task["completed"]:
+def _properties(uid: str, task: TaskRow, parents: Mapping[int, str]) -> Iterator[str]:
+    yield f"UID:{_escape(uid)}"
+    yield f"DTSTAMP:{_basic(task.updated_at)}"
+    yield f"CREATED:{_basic(task.created_at)}"
+    yield f"LAST-MODIFIED:{_basic(task.updated_at)}"
+    yield f"SUMMARY:{_escape(task.title)}"
+    if task.description is not None:
+        yield f"DESCRIPTION:{_escape(task.description)}"
+    yield f"PRIORITY:{_RANKS[task.priority]}"
+    yield f"STATUS:{'COMPLETED' if task.completed else 'NEEDS-ACTION'}"
+    if task.completed:
         # The desk keeps no time of completion; the last change is the latest it can be.
-        yield f"COMPLETED:{_basic(task['updated_at'])}"
-    if task["labels"]:
-        yield f"CATEGORIES:{','.join(map(_escaped, task['labels']))}"
-    if task["project"] is not None:
-        yield f"X-DESKHAND-PROJECT:{_escaped(task['project'])}"
-    if task["parent_id"] in parents:
-        yield f"RELATED-TO;RELTYPE=PARENT:{_escaped(parents[task['parent_id']])}"
-    if task["due_date"] is not None:
-        yield f"DUE:{_basic(task['due_date'])}"
+        yield f"COMPLETED:{_basic(task.updated_at)}"
+    if task.labels:
+        yield f"CATEGORIES:{','.join(map(_escape, task.labels))}"
+    if task.project is not None:
+        yield f"X-DESKHAND-PROJECT:{_escape(task.project)}"
+    if task.parent_id is not None and task.parent_id in parents:
+        yield f"RELATED-TO;RELTYPE=PARENT:{_escape(parents[task.parent_id])}"
+    if task.due_date is not None:
+        yield f"DUE:{_basic(task.due_date)}"
     yield from _repetition(task)
 
 
-def _repetition(task: Mapping[str, Any]) -> Iterator[str]:
+def _repetition(task: TaskRow) -> Iterator[str]:
+    due = task.due_date
+    started = task.series_start
     # A finished one has its follower, which carries the rule on.
-    if task["recurrence"] is None or task["next_id"] is not None:
+    if task.recurrence is None or task.next_id is not None or due is None or started is None:
         return
-    started, due = task["series_start"], task["due_date"]
     if started != due:
         yield f"X-DESKHAND-SERIES-START:{_basic(started)}"
-    if started != due and "COUNT=" in task["recurrence"]:
+    if started != due and "COUNT=" in task.recurrence:
         # Another program would count from this task on, and repeat it too often.
-        yield f"X-DESKHAND-RECURRENCE:{task['recurrence']}"
+        yield f"X-DESKHAND-RECURRENCE:{task.recurrence}"
     else:
         yield f"DTSTART:{_basic(due)}"
-        yield f"RRULE:{task['recurrence']}"
+        yield f"RRULE:{task.recurrence}"
 
 
 def _basic(moment: str) -> str:
     return f"{moment[:19].replace('-', '').replace(':', '')}Z"
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
     for sign in "\\;,":
         text = text.replace(sign, f"\\{sign}")
     return text.replace("\n", "\\n")
 
 
-def _folded(line: str) -> str:
+def _fold(line: str) -> str:
     """In pieces of at most 75 octets, never within a character."""
     if len(line) <= _OCTETS and line.isascii():
         return line
@@ -165,7 +168,7 @@ def broken(line: int, why: str, field: str = "file") -> Unreadable:
     )
 
 
-def _lines(content: bytes) -> Iterator[Line]:
+def _lines(content: bytes) -> Iterator[CalendarLine]:
     """The content lines, unfolded, each with the number at which it begins."""
     whole: list[tuple[int, list[bytes]]] = []
     for number, ended in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
@@ -184,7 +187,7 @@ def _lines(content: bytes) -> Iterator[Line]:
         yield _line(number, text)
 
 
-def _line(number: int, text: str) -> Line:
+def _line(number: int, text: str) -> CalendarLine:
     name = _NAME.match(text)
     if name is None:
         raise broken(number, "not a property of the form NAME:VALUE")
@@ -194,12 +197,12 @@ def _line(number: int, text: str) -> Line:
         at = parameter.end()
     if text[at : at + 1] != ":":
         raise broken(number, "not a property of the form NAME:VALUE")
-    return Line(number, name[1].upper(), parameters, text[at + 1 :])
+    return CalendarLine(number, name[1].upper(), parameters, text[at + 1 :])
 
 
-def _components(lines: list[Line]) -> Iterator[list[Line]]:
+def _components(lines: list[CalendarLine]) -> Iterator[list[CalendarLine]]:
     """Each component of the calendar: its BEGIN and its own lines, without those of parts inside it."""
-    open_: list[list[Line]] = []
+    open_: list[list[CalendarLine]] = []
     for line in lines:
         if line.name == "BEGIN":
             if not open_ and line.value.upper() != "VCALENDAR":
@@ -222,40 +225,40 @@ def _components(lines: list[Line]) -> Iterator[list[Line]]:
         raise broken(1, "an empty file is no calendar")
 
 
-def _place(begun: Line) -> str:
+def _place(begun: CalendarLine) -> str:
     return f"line {begun.number} began {printable(begun.value, 40)}"
 
 
-def _todo(lines: list[Line], zone: ZoneInfo) -> Todo | None:
+def _todo(lines: list[CalendarLine], zone: ZoneInfo) -> Todo | None:
     begun = lines[0].number
-    said = _said(lines[1:])
+    said = _first_of_each(lines[1:])
     if "UID" not in said:
         raise broken(begun, "this task has no UID")
-    status = said["STATUS"].value.upper() if "STATUS" in said else None
+    status = _optional(said, "STATUS", _keyword)
     # One changed date of a repeated task is no task of its own.
     if status == "CANCELLED" or "RECURRENCE-ID" in said:
         return None
     if status not in (None, "NEEDS-ACTION", "IN-PROCESS", "COMPLETED"):
         raise broken(said["STATUS"].number, f"STATUS {printable(status, 40)} is not known", "completed")
-    uid = _unescaped(said["UID"])
+    uid = _unescape(said["UID"])
     if not 0 < len(uid) <= LONGEST_UID:
         raise broken(said["UID"].number, f"a UID has 1 to {LONGEST_UID} characters")
-    related = next((each for each in lines if each.name == "RELATED-TO" and _is_parent(each)), None)
-    done = status == "COMPLETED" or (status is None and "COMPLETED" in said)
+    parents = [line for line in lines if line.name == "RELATED-TO" and _is_parent(line)]
+    in_utc = partial(_utc, zone=zone)
     return Todo(
-        uid,
-        begun,
-        _new(said, [each for each in lines if each.name == "CATEGORIES"], zone, begun),
-        done,
-        utc_text(_moment(said["CREATED"], zone)) if "CREATED" in said else None,
-        _unescaped(related) if related else None,
-        related.number if related else begun,
-        _optional(said, "X-DESKHAND-SERIES-START", lambda line: utc_text(_moment(line, zone))),
+        uid=uid,
+        line=begun,
+        new=_new(said, [line for line in lines if line.name == "CATEGORIES"], zone, begun),
+        completed=status == "COMPLETED" or (status is None and "COMPLETED" in said),
+        created=_optional(said, "CREATED", in_utc),
+        parent=_unescape(parents[0]) if parents else None,
+        parent_line=[*parents, lines[0]][0].number,
+        series_start=_optional(said, "X-DESKHAND-SERIES-START", in_utc),
     )
 
 
-def _said(lines: Iterable[Line]) -> dict[str, Line]:
-    said: dict[str, Line] = {}
+def _first_of_each(lines: Iterable[CalendarLine]) -> dict[str, CalendarLine]:
+    said: dict[str, CalendarLine] = {}
     for line in lines:
         if line.name in said and line.name in _KNOWN - _MANY:
             raise broken(line.number, f"{line.name} was said in line {said[line.name].number} already")
@@ -272,16 +275,16 @@ _KNOWN = frozenset(
 )
 
 
-def _is_parent(line: Line) -> bool:
+def _is_parent(line: CalendarLine) -> bool:
     return line.parameters.get("RELTYPE", "PARENT").upper() == "PARENT"
 
 
-def _new(said: Mapping[str, Line], categories: list[Line], zone: ZoneInfo, begun: int) -> NewTask:
+def _new(said: Mapping[str, CalendarLine], categories: list[CalendarLine], zone: ZoneInfo, begun: int) -> NewTask:
     rule = said.get("RRULE") or said.get("X-DESKHAND-RECURRENCE")
     given: dict[str, Any] = {
-        "title": _optional(said, "SUMMARY", _unescaped),
-        "description": _optional(said, "DESCRIPTION", _unescaped),
-        "project": _optional(said, "X-DESKHAND-PROJECT", _unescaped),
+        "title": _optional(said, "SUMMARY", _unescape),
+        "description": _optional(said, "DESCRIPTION", _unescape),
+        "project": _optional(said, "X-DESKHAND-PROJECT", _unescape),
         "labels": [label.strip() for line in categories for label in _list(line) if label.strip()],
         "due_date": _due(said, zone),
         "priority": _optional(said, "PRIORITY", _priority) or PriorityLevel.MEDIUM,
@@ -299,11 +302,15 @@ def _new(said: Mapping[str, Line], categories: list[Line], zone: ZoneInfo, begun
         raise broken(line, problem.message, problem.field) from None
 
 
-def _optional(said: Mapping[str, Line], name: str, read: Callable[[Line], Any]) -> Any:
+def _optional(said: Mapping[str, CalendarLine], name: str, read: Callable[[CalendarLine], Any]) -> Any:
     return read(said[name]) if name in said else None
 
 
-def _unescaped(line: Line) -> str:
+def _keyword(line: CalendarLine) -> str:
+    return line.value.upper()
+
+
+def _unescape(line: CalendarLine) -> str:
     return re.sub(r"\\(.)", _sign, line.value)
 
 
@@ -311,24 +318,30 @@ def _sign(escaped: re.Match[str]) -> str:
     return "\n" if escaped[1] in "nN" else escaped[1]
 
 
-def _list(line: Line) -> list[str]:
+def _list(line: CalendarLine) -> list[str]:
     parts = re.findall(r"((?:\\(?:.|$)|[^\\,])*)(?:,|$)", line.value)
-    return [_unescaped(line._replace(value=part)) for part in parts]
+    return [_unescape(line._replace(value=part)) for part in parts]
 
 
-def _priority(line: Line) -> PriorityLevel | None:
+def _priority(line: CalendarLine) -> PriorityLevel | None:
     if not re.fullmatch(r"[0-9]", line.value):
         raise broken(line.number, "PRIORITY is a number from 0 to 9", "priority")
-    rank = int(line.value)
-    return next((level for level, last in _UP_TO.items() if rank <= last), PriorityLevel.LOW) if rank else None
+    return next(level for last, level in _UP_TO.items() if line.value <= last)
 
 
-_UP_TO = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 4, PriorityLevel.MEDIUM: 5}
+_UP_TO: dict[str, PriorityLevel | None] = {
+    "0": None,
+    "1": PriorityLevel.URGENT,
+    "4": PriorityLevel.HIGH,
+    "5": PriorityLevel.MEDIUM,
+    "9": PriorityLevel.LOW,
+}
+"""The last rank of each level; 0 is no priority."""
 
 
-def _due(said: Mapping[str, Line], zone: ZoneInfo) -> str | None:
+def _due(said: Mapping[str, CalendarLine], zone: ZoneInfo) -> str | None:
     if "DUE" in said:
-        return utc_text(_moment(said["DUE"], zone))
+        return _utc(said["DUE"], zone)
     if "DURATION" not in said:
         return None
     length = said["DURATION"]
@@ -343,7 +356,11 @@ def _due(said: Mapping[str, Line], zone: ZoneInfo) -> str | None:
         raise broken(length.number, "the time is out of range", "due_date") from None
 
 
-def _moment(line: Line, zone: ZoneInfo) -> datetime:
+def _utc(line: CalendarLine, zone: ZoneInfo) -> str:
+    return utc_text(_moment(line, zone))
+
+
+def _moment(line: CalendarLine, zone: ZoneInfo) -> datetime:
     """In UTC; a time without a zone is the person's own, a date that day's end."""
     form = _TIME.fullmatch(line.value)
     try:
@@ -357,7 +374,7 @@ def _moment(line: Line, zone: ZoneInfo) -> datetime:
         raise broken(line.number, f"{line.name} is not a time such as 20261224T180000Z", "due_date") from None
 
 
-def _zone(line: Line, zone: ZoneInfo) -> ZoneInfo:
+def _zone(line: CalendarLine, zone: ZoneInfo) -> ZoneInfo:
     name = line.parameters.get("TZID")
     if name is None:
         return zone
@@ -367,7 +384,7 @@ def _zone(line: Line, zone: ZoneInfo) -> ZoneInfo:
         raise broken(line.number, f"the time zone {printable(name, 60)} is not known", "due_date") from None
 
 
-def _rule(line: Line) -> str:
+def _rule(line: CalendarLine) -> str:
     """Without what changes nothing (weeks begin on Monday), and with the end of a last day."""
     parts = [part for part in line.value.upper().split(";") if part != "WKST=MO"]
     rule = ";".join(f"{part}T235959Z" if re.fullmatch(r"UNTIL=[0-9]{8}", part) else part for part in parts)

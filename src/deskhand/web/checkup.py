@@ -11,6 +11,7 @@ from starlette.routing import Route
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput
+from deskhand.servers import SERVERS
 from deskhand.web import sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
@@ -20,14 +21,6 @@ from deskhand.web.times import local_time
 if TYPE_CHECKING:
     from deskhand.setup.checks.findings import Finding
 
-DOORS = (
-    ("/mcp", "the whole desk"),
-    ("/email/mcp", "mail: search, draft, ask to send"),
-    ("/gmail/mcp", "mail: list, read, label, ask to send"),
-    ("/obsidian/mcp", "notes"),
-    ("/tasks/mcp", "tasks"),
-    ("/agentmail/mcp", "messages between agents"),
-)
 DONE = {
     "ended": "That session has ended.",
     "others": "All other sessions have ended.",
@@ -56,7 +49,7 @@ async def _checkup(request: Request) -> Response:
         findings=await _findings(desk),
         sessions=[(each, local_time(desk, each.created), local_time(desk, each.seen)) for each in signed_in],
         tokens=[(each, local_time(desk, each.created), each.used and local_time(desk, each.used)) for each in kept],
-        doors=DOORS,
+        doors=[(kind.path, kind.title) for kind in SERVERS.values()],
         address=f"{request.url.scheme}://{request.url.netloc}",
         done=done_in(request, DONE),
     )

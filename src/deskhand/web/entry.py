@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import Message, Receive
 
 from deskhand.audit import Result
-from deskhand.errors import AuthRequired, Denied, DeskError
+from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
 from deskhand.gate.actions import BODY_LIMIT
 from deskhand.web import passwords, sessions
 from deskhand.web.render import render
@@ -99,7 +99,7 @@ def _at_most(limit: int, receive: Receive) -> Receive:
         message = await receive()
         taken += len(message.get("body", b""))
         if taken > limit:
-            raise Denied("the form is too large", reason="too_large", hint=f"at most {limit:,} bytes")
+            raise TooLarge("the form is too large", hint=f"at most {limit:,} bytes")
         return message
 
     return receive_some

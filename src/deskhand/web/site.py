@@ -26,14 +26,6 @@ from deskhand.web.render import HEADERS, HERE, render
 from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
-_STATUS = {
-    "not_found": 404,
-    "permission_denied": 403,
-    "parse_error": 422,
-    "rate_limited": 429,
-    "send_failed": 502,
-    "mcp_unavailable": 503,
-}
 PAGES = (approvals, mail, notes, tasks, agents, timeline, checkup)
 _OWN_HOSTS = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?")
 
@@ -116,10 +108,7 @@ async def _health(request: Request) -> Response:
 
 async def _show_refusal(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, DeskError)  # noqa: S101 - registered for these alone
-    status = _STATUS.get(failure.code, 500)
-    if failure.details.get("reason") == "too_large":
-        status = 413
-    return render(request, "failure.html", title="Not done", status=status, failure=failure)
+    return render(request, "failure.html", title="Not done", status=failure.http_status, failure=failure)
 
 
 async def _show_wrong_address(request: Request, failure: Exception) -> Response:

@@ -1,6 +1,6 @@
 """Timeline: the record, newest first, whether it is whole, and what it adds up to.
 
-Every view reads a bounded number of rows: counters by day for the plots, and for a search at most `audit.SCAN` lines
+Every view reads a bounded number of rows: counters by day for the plots, and for a search at most `search.SCAN` lines
 of the days that have such entries at all; "older" goes on from there.
 """
 
@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand import audit
-from deskhand.audit import Entry, Result, Wanted
+from deskhand.audit import Entry, Result, search
+from deskhand.audit.search import EntryFilter
 from deskhand.gate import ledger
 from deskhand.store import Transaction
 from deskhand.web import plots
@@ -51,12 +51,12 @@ async def _timeline(request: Request) -> Response:
     def collect(tx: Transaction) -> dict[str, Any]:
         since = now - timedelta(days=DAYS)
         window = timedelta(seconds=desk.settings.window_seconds)
-        actors, actions = audit.names(tx, str((now - NAMES).date()))
+        actors, actions = search.names(tx, str((now - NAMES).date()))
         return {
-            "found": audit.find(tx, wanted, before=before, limit=PAGE),
+            "found": search.find(tx, wanted, before=before, limit=PAGE),
             "actors": actors,
             "actions": actions,
-            "days": plots.by_day(audit.by_day(tx, str(since.date())), now.date(), DAYS),
+            "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
             "waits": plots.by_wait(ledger.decisions(tx, since, DECISIONS)),
             "sent": len(ledger.sent_since(tx, now - window)),
         }
@@ -96,11 +96,11 @@ async def _verify(request: Request, form: FormData) -> Response:
     return RedirectResponse("/timeline#proof", 303)
 
 
-def _filter(request: Request) -> Wanted:
-    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in Wanted.__slots__}
+def _filter(request: Request) -> EntryFilter:
+    given = {name: request.query_params.get(name, "").strip()[:200] or None for name in EntryFilter.__slots__}
     if given["day"] and not re.fullmatch(r"\d{4}-\d\d-\d\d", given["day"]):
         given["day"] = None
-    return Wanted(**given)
+    return EntryFilter(**given)
 
 
 def _details(entry: Entry) -> list[tuple[str, str]]:

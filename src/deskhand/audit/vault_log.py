@@ -1,24 +1,24 @@
-"""The seeds' log files in the vault, one JSON object a line, readable by their owner only."""
+"""The log files in the vault, under their contracts' names: a JSON object in each line, readable by the owner only."""
 
 import json
 import logging
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import BaseModel
 
-from deskhand import audit, clock
+from deskhand import clock
+from deskhand.audit import Entry, redact_entry
 from deskhand.errors import DeskError
-from deskhand.gate.actions import Action
 from deskhand.notes import paths
 
 log = logging.getLogger("deskhand.journal")
 
 
 class AuditLogEntry(BaseModel):
-    """Seed 000's line, written before the mailbox is called."""
+    """The Gmail server's line, written before the mailbox is called."""
 
     event: str = "pre_send_audit"
     timestamp: str
@@ -29,9 +29,22 @@ class AuditLogEntry(BaseModel):
     severity: str = "INFO"
 
 
-def action(vault: Path, entry: audit.Entry) -> None:
-    """Seed 001's line: the entry of the chain, redacted like there."""
-    line = audit.redacted(entry).model_dump(exclude_none=True)
+class Leaving(Protocol):
+    """A mail that is about to be sent."""
+
+    @property
+    def to(self) -> str: ...
+    @property
+    def subject(self) -> str: ...
+    @property
+    def body(self) -> str: ...
+    @property
+    def reply_to_message_id(self) -> str | None: ...
+
+
+def write_entry(vault: Path, entry: Entry) -> None:
+    """Write the entry of the chain, redacted like there, to the log of its day."""
+    line = redact_entry(entry).model_dump(exclude_none=True)
     try:
         append(vault, ("Logs", "actions"), f"{entry.timestamp[:10]}.json", line)
     except (OSError, DeskError) as failure:
@@ -39,7 +52,8 @@ def action(vault: Path, entry: audit.Entry) -> None:
         log.critical("not_in_the_vault", extra={"entry": line, "failure": str(failure)})
 
 
-def pre_send(vault: Path, leaving: Action, now: datetime) -> None:
+def write_pre_send(vault: Path, leaving: Leaving, now: datetime) -> None:
+    """Write down that a mail is about to leave; where that fails, it does not."""
     entry = AuditLogEntry(
         timestamp=clock.iso(now),
         to=leaving.to,
@@ -51,6 +65,7 @@ def pre_send(vault: Path, leaving: Action, now: datetime) -> None:
 
 
 def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:
+    """Add a line to a file in these folders of the vault, and wait until it is on the disk."""
     with paths.opened(vault, folders, create=True) as (folder, _):
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(name, flags, 0o600, dir_fd=folder)

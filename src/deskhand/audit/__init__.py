@@ -1,0 +1,232 @@
+"""The record of what was done at this desk: append-only, redacted, hash-chained.
+
+Each line's hash covers its text and the hash before it, and the head keeps the last one: a line that was changed,
+removed, inserted or cut off at the end is found by `verify`. Beside it, search finds lines again, and vault_log
+writes the log files in the vault.
+"""
+
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from itertools import islice
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from deskhand import clock
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.store import Transaction
+
+Result = Literal["success", "rejected", "rate_limited", "error", "dev_mode"]
+
+SUBJECT_LIMIT = 50
+
+_ADDRESS = re.compile(r"([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
+_QUOTED = re.compile(r'"[^"]*"@')
+_NEVER = frozenset({"body", "token", "password", "secret", "api_key", "authorization", "message"})
+_AT_ONCE = 1000
+"""How many lines are read from the database in one piece."""
+_NAME_LENGTH = 100
+END = 2**62
+"""More lines than any record has."""
+
+
+class Entry(BaseModel):
+    """The contract's AuditLogEntry."""
+
+    model_config = ConfigDict(frozen=True)
+
+    timestamp: str
+    correlation_id: str
+    actor: str
+    action_type: str
+    target: str
+    result: Result
+    duration_ms: int | None = None
+    parameters: dict[str, Any] | None = None
+    error: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        now: datetime,
+        by: str,
+        what: str,
+        target: str,
+        *,
+        parameters: Mapping[str, Any] | None = None,
+        error: DeskError | str | None = None,
+        result: Result | None = None,
+        milliseconds: int | None = None,
+    ) -> Self:
+        """An entry with an id of its own. Without a `result` it is the one that the error means."""
+        text = f"{error.code}: {error.message}" if isinstance(error, DeskError) else error
+        return cls(
+            timestamp=clock.iso(now),
+            correlation_id=str(uuid.uuid4()),
+            actor=by,
+            action_type=what,
+            target=target,
+            result=result or _result_of(error),
+            duration_ms=milliseconds,
+            parameters=None if parameters is None else dict(parameters),
+            error=text,
+        )
+
+
+def _result_of(error: DeskError | str | None) -> Result:
+    match error:
+        case None:
+            return "success"
+        case Denied() | InvalidInput() | NotFound():
+            return "rejected"
+        case _:
+            return "error"
+
+
+def redact(value: Any) -> Any:
+    """What may be kept: addresses as `j***@example.com`, a subject's beginning, never a body or a secret."""
+    match value:
+        case str() if "@" not in value:
+            return value
+        case str():
+            return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", value))
+        case Mapping():
+            return {
+                redact(key): _redact_item(key, item) for key, item in value.items() if str(key).lower() not in _NEVER
+            }
+        case list() | tuple():
+            return [redact(item) for item in value]
+        case _:
+            return value
+
+
+def _redact_item(key: Any, item: Any) -> Any:
+    kept = redact(item)
+    if key == "subject" and isinstance(item, str):
+        # Cut last: half an address would no longer be seen for one.
+        return kept[:SUBJECT_LIMIT]
+    return kept
+
+
+def redact_entry(entry: Entry) -> Entry:
+    """The entry as it may be kept."""
+    kept = {name: redact(getattr(entry, name)) for name in ("target", "parameters", "error")}
+    return entry.model_copy(update=kept)
+
+
+def masked(address: str) -> str:
+    """`j***@example.com`, however strange the local part is."""
+    local, at, domain = address.rpartition("@")
+    if not at:
+        return address
+    return f"{local[:1]}***@{domain}"
+
+
+class Mark(NamedTuple):
+    """A line up to which the chain was found whole."""
+
+    seq: int
+    hash: str
+
+
+START = Mark(0, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """The first line that is not as it was written."""
+
+    seq: int
+    why: str
+
+
+def append(tx: Transaction, entry: Entry) -> None:
+    """Add `entry`, redacted, to the chain, in the caller's transaction."""
+    text = redact_entry(entry).model_dump_json(exclude_none=True)
+    names = (entry.timestamp[:10], index_name(entry.actor), index_name(entry.action_type), entry.result)
+    if tx.dialect == "postgresql":
+        # Chained by the commit itself: the head is locked while the server commits, never while a client thinks.
+        sql = "INSERT INTO audit_queue (entry, day, actor, action, result) VALUES (?, ?, ?, ?, ?)"
+        tx.execute(sql, text, *names)
+    else:
+        _chain(tx, text, names)
+
+
+def _chain(tx: Transaction, text: str, names: tuple[str, ...]) -> None:
+    ((seq, previous),) = tx.all("UPDATE audit_head SET seq = seq + 1 WHERE id = 1 RETURNING seq, hash")
+    digest = _link(previous, seq, text)
+    tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
+    tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
+    # Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof.
+    tx.execute(
+        "INSERT INTO audit_days (day, actor, action, result, entries, first_seq, last_seq) VALUES (?, ?, ?, ?, 1, ?, ?)"
+        " ON CONFLICT (day, actor, action, result)"
+        " DO UPDATE SET entries = audit_days.entries + 1, last_seq = excluded.last_seq",
+        *(*names, seq, seq),
+    )
+
+
+def index_name(text: str) -> str:
+    """The name under which an actor or an action is counted."""
+    # PostgreSQL's texts hold no NUL, and nobody may fill the counters with long names.
+    return text.replace("\0", "\ufffd")[:_NAME_LENGTH]
+
+
+def verify(tx: Transaction) -> Verified | Broken:
+    """Walk the whole chain."""
+    mark = follow(tx, START)
+    if isinstance(mark, Broken):
+        return mark
+    last = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
+    if last is None or last[0] > mark.seq:
+        return Broken(mark.seq + 1, "the line is missing at the end")
+    if last != mark:
+        return Broken(mark.seq, "the line does not match the head of the chain")
+    return Verified(mark.seq)
+
+
+def follow(tx: Transaction, mark: Mark, limit: int | None = None) -> Mark | Broken:
+    """Walk on from a good line, at most `limit` lines further, to the last good one."""
+    for seq, text, digest in islice(_lines(tx, mark.seq), limit):
+        if seq != mark.seq + 1:
+            return Broken(mark.seq + 1, "the line is missing")
+        if digest != _link(mark.hash, seq, text):
+            return Broken(seq, "the line was changed")
+        mark = Mark(seq, digest)
+    return mark
+
+
+def head(tx: Transaction) -> Mark:
+    """What the chain says its last line is."""
+    row = tx.one("SELECT seq, hash FROM audit_head WHERE id = 1")
+    return Mark(*row) if row else START
+
+
+def _lines(tx: Transaction, last: int) -> Iterator[tuple[int, str, str]]:
+    while rows := tx.all("SELECT seq, entry, hash FROM audit WHERE seq > ? ORDER BY seq LIMIT ?", last, _AT_ONCE):
+        yield from rows
+        last = rows[-1][0]
+
+
+def _link(previous: str, seq: int, text: str) -> str:
+    return sha256(f"{previous}\n{seq}\n{text}".encode()).hexdigest()
+
+
+def entries(tx: Transaction, *, before: int = END, limit: int = 50) -> list[tuple[int, Entry]]:
+    """The newest entries, newest first; `before` pages back."""
+    return [(seq, Entry.model_validate_json(text)) for seq, text in texts(tx, 0, before, limit)]
+
+
+def texts(tx: Transaction, first: int, before: int, limit: int) -> list[tuple[int, str]]:
+    """The lines from `first` up to `before`, newest first, as they are written."""
+    sql = "SELECT seq, entry FROM audit WHERE seq >= ? AND seq < ? ORDER BY seq DESC LIMIT ?"
+    return [(seq, text) for seq, text in tx.all(sql, first, before, limit)]

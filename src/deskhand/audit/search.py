@@ -1,0 +1,117 @@
+"""Looking into the record. Every search reads a bounded number of lines, and says where to go on."""
+
+import re
+from dataclasses import dataclass
+
+from deskhand.audit import END, Entry, index_name, texts
+from deskhand.store import Transaction
+
+SCAN = 5000
+"""The most lines that are read for one page of a search; the next page goes on from there."""
+_AT_ONCE = 1000
+_DAYS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFilter:
+    """Which entries are looked for; None is any."""
+
+    actor: str | None = None
+    action: str | None = None
+    result: str | None = None
+    day: str | None = None
+    text: str | None = None
+
+    def takes(self, entry: Entry) -> bool:
+        if self.actor not in (None, index_name(entry.actor)):
+            return False
+        if self.action not in (None, index_name(entry.action_type)):
+            return False
+        if self.result not in (None, entry.result) or self.day not in (None, entry.timestamp[:10]):
+            return False
+        return self.text is None or self.text.casefold() in f"{entry.target}\n{entry.error or ''}".casefold()
+
+
+@dataclass(frozen=True, slots=True)
+class EntryPage:
+    entries: list[tuple[int, Entry]]
+    older: int | None
+    """Where the search goes on: what lies before this line was not looked at."""
+
+
+def find(
+    tx: Transaction, wanted: EntryFilter, *, before: int | None = None, limit: int = 50, budget: int = SCAN
+) -> EntryPage:
+    """The newest entries that the filter takes, among at most `budget` lines of the days that have some at all."""
+    top = END if before is None else before
+    spans = _spans(tx, wanted, top)
+    marks = _marks(wanted)
+    found: list[tuple[int, Entry]] = []
+    # Most searches end on the first lines, so the first pieces are small.
+    size = limit
+    for first, last in spans:
+        top = min(top, last + 1)
+        while top > first and (lines := texts(tx, first, top, min(budget, size))):
+            size = min(2 * size, _AT_ONCE)
+            for seq, text in lines:
+                top = seq
+                if (entry := _parse_wanted(text, wanted, marks)) is not None:
+                    found.append((seq, entry))
+                if len(found) == limit:
+                    return EntryPage(found, _unless_first(seq))
+            budget -= len(lines)
+            if budget <= 0:
+                return EntryPage(found, _unless_first(top))
+    return EntryPage(found, top if len(spans) == _DAYS else None)
+
+
+def _unless_first(seq: int) -> int | None:
+    return seq if seq > 1 else None
+
+
+def names(tx: Transaction, since: str) -> tuple[list[str], list[str]]:
+    """Who acted since that day, and what was done."""
+    actors, actions = (
+        [name for (name,) in tx.all(f"SELECT DISTINCT {column} FROM audit_days WHERE day >= ? ORDER BY 1", since)]
+        for column in ("actor", "action")
+    )
+    return actors, actions
+
+
+def by_day(tx: Transaction, since: str) -> list[tuple[str, str, int]]:
+    """Day, result and how many entries, since that day."""
+    rows = tx.all(
+        "SELECT day, result, SUM(entries) FROM audit_days WHERE day >= ? GROUP BY day, result ORDER BY day, result",
+        since,
+    )
+    return [(day, result, int(entries)) for day, result, entries in rows]
+
+
+def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, int]]:
+    """From which line to which one a search has to read, newest first."""
+    columns = {"actor": wanted.actor, "action": wanted.action, "result": wanted.result, "day": wanted.day}
+    asked = {column: value for column, value in columns.items() if value is not None}
+    if not asked:
+        return [(1, top - 1)]
+    where = "".join(f" AND {column} = ?" for column in asked)
+    rows = tx.all(
+        f"SELECT MIN(first_seq), MAX(last_seq) FROM audit_days WHERE first_seq < ?{where}"
+        f" GROUP BY day ORDER BY 2 DESC LIMIT {_DAYS}",
+        top,
+        *asked.values(),
+    )
+    return [(int(first), int(last)) for first, last in rows]
+
+
+def _marks(wanted: EntryFilter) -> list[str]:
+    """What the text of a wanted entry surely holds: most lines are passed over without being parsed."""
+    fields = {"actor": wanted.actor, "action_type": wanted.action, "result": wanted.result}
+    plain = {key: value for key, value in fields.items() if value and re.fullmatch(r"[a-zA-Z0-9_.-]+", value)}
+    return [f'"{key}":"{value}' for key, value in plain.items()]
+
+
+def _parse_wanted(text: str, wanted: EntryFilter, marks: list[str]) -> Entry | None:
+    if not all(mark in text for mark in marks):
+        return None
+    entry = Entry.model_validate_json(text)
+    return entry if wanted.takes(entry) else None

@@ -1,0 +1,91 @@
+"""Who calls a server over HTTP, and what their token opens. On stdio it is the person's own program."""
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import AccessToken
+from mcp.server.auth.settings import AuthSettings
+from pydantic import AnyHttpUrl
+
+from deskhand import tokens
+from deskhand.errors import OutOfScope
+from deskhand.tokens import Area, Token
+
+_DESK = "desk"
+"""The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
+_TOKEN = "token:"  # noqa: S105 - a prefix
+
+Authenticate = Callable[[str], Awaitable[Token | None]]
+"""Finds what is kept of a token that an assistant or a user shows."""
+
+
+def client() -> str | None:
+    """The name of the token by which the caller came in; None for the desk's own, and on stdio."""
+    access = _foreign_access()
+    if access is None:
+        return None
+    return access.client_id.removeprefix(_TOKEN)
+
+
+def is_service() -> bool:
+    """Whether the caller proved the desk's own token."""
+    access = get_access_token()
+    return access is not None and access.client_id == _DESK
+
+
+def subject() -> str | None:
+    """The user whose token the caller showed."""
+    access = get_access_token()
+    if access is None:
+        return None
+    return access.subject
+
+
+def demand(area: Area | None, *, writes: bool, within: Iterable[str] | None) -> None:
+    """Refuse a caller who has no scope for this part of the desk, or any caller where `within` has none."""
+    needed = f"{area}:{'write' if writes else 'read'}"
+    access = _foreign_access()
+    limits = [within, None if access is None else access.scopes]
+    for scopes in limits:
+        if scopes is not None and (area is None or not tokens.opens(scopes, area, writes=writes)):
+            raise OutOfScope(
+                f"this needs the scope {needed}, which the client was not given",
+                scope=needed,
+                hint=f"the person can give it: deskhand token create --name NAME --scope {needed}",
+            )
+
+
+def _foreign_access() -> AccessToken | None:
+    """The access of somebody who is not the desk itself."""
+    access = get_access_token()
+    if access is None or access.client_id == _DESK:
+        return None
+    return access
+
+
+def auth_settings(area: Area | None) -> AuthSettings:
+    """What the SDK must know to ask for tokens; a server of one part of the desk wants at least its reading scope."""
+    # The token is compared here and was made here, so there is no issuer to ask and no audience to check.
+    return AuthSettings(
+        issuer_url=AnyHttpUrl("http://127.0.0.1"),
+        resource_server_url=None,
+        required_scopes=[f"{area}:read"] if area else None,
+    )
+
+
+class DeskTokens:
+    """Accepts the desk's own token, and those of assistants and users."""
+
+    def __init__(self, token: str, authenticate: Authenticate | None) -> None:
+        self._token = token.encode()
+        self._authenticate = authenticate
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
+            return AccessToken(token=token, client_id=_DESK, scopes=list(tokens.SCOPES))
+        kept = await self._authenticate(token) if self._authenticate else None
+        if kept is None:
+            return None
+        scopes = tokens.with_reading(kept.scopes)
+        return AccessToken(token=token, client_id=f"{_TOKEN}{kept.name}", scopes=scopes, subject=kept.user_id)

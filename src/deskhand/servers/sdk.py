@@ -1,0 +1,111 @@
+"""All that relies on what the MCP SDK keeps to itself; tests/test_sdk.py names it, piece by piece."""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from mcp.server import MCPServer
+from mcp.server.context import ServerRequestContext
+from mcp.server.mcpserver.tools import Tool
+from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
+from mcp.server.stdio import stdio_server
+from mcp_types import CallToolResult, InputRequiredResult, ListResourcesResult, PaginatedRequestParams, TextContent
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError, to_json
+
+from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
+from deskhand.servers.calls import ToolResult
+from deskhand.servers.stdio import AnsweringStream
+
+
+class SDKServer(MCPServer[None]):
+    """The SDK's server, with resources in pages and an answer to every line on stdin."""
+
+    async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
+        """One page of the resources; a server with many of them overrides it."""
+        del cursor
+        return ListResourcesResult(resources=await self.list_resources())
+
+    async def _handle_list_resources(
+        self, ctx: ServerRequestContext[None], params: PaginatedRequestParams | None
+    ) -> ListResourcesResult:
+        del ctx
+        return await self.list_resource_page(params.cursor if params else None)
+
+    async def run_stdio_async(self) -> None:
+        server = self._lowlevel_server
+        async with stdio_server() as (incoming, outgoing):
+            # A stray print stays in Python's buffer and would land on the wire at exit.
+            with contextlib.redirect_stdout(sys.stderr):
+                await server.run(
+                    AnsweringStream(incoming, outgoing),
+                    outgoing,
+                    server.create_initialization_options(),
+                )
+
+
+class StrictMetadata(FuncMetadata):
+    """How a tool reads its arguments and writes its answer."""
+
+    def validate_arguments(self, arguments_to_validate: dict[str, Any]) -> dict[str, Any]:
+        bad = [name for name, value in arguments_to_validate.items() if not _is_unicode((name, value))]
+        if bad:
+            raise InvalidInput(
+                "the arguments are not valid Unicode",
+                fields=[
+                    FieldProblem(printable(name), "holds a lone surrogate", suggestion="Send valid Unicode")
+                    for name in bad
+                ],
+            )
+        return super().validate_arguments(arguments_to_validate)
+
+    def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as they are: no text is taken for JSON."""
+        return data
+
+    def convert_result(self, result: Any) -> Any:
+        """What goes over the wire, as a ToolResult; a refusal stays what it is."""
+        if not isinstance(result, ToolResult):
+            return ToolResult(self._convert(result))
+        if isinstance(result.content, DeskError):
+            return result
+        return ToolResult(self._convert(result.content), result.recorded)
+
+    def _convert(self, content: Any) -> CallToolResult | InputRequiredResult:
+        """A model is dumped once, and the text is the same object: some clients show the one, some the other."""
+        # Without an output schema a model is a content block (text, image, …): the SDK's own to convert.
+        if self.output_schema is None or not isinstance(content, BaseModel):
+            return super().convert_result(content)
+        if isinstance(content, CallToolResult | InputRequiredResult):
+            return super().convert_result(content)
+        structured = content.model_dump(mode="json", by_alias=True)
+        text = TextContent(text=json.dumps(structured, ensure_ascii=False))
+        return CallToolResult(content=[text], structured_content=structured)
+
+
+def make_strict(made: Tool, trim: Callable[[Any], Any]) -> None:
+    """Let the tool refuse arguments that it does not know, and read and write through StrictMetadata.
+
+    `trim` shortens the schema of its answers, which some clients check in a slow language.
+    """
+    given = made.fn_metadata
+    given.arg_model.model_config["extra"] = "forbid"
+    given.arg_model.model_rebuild(force=True)
+    made.parameters = given.arg_model.model_json_schema(by_alias=True)
+    made.fn_metadata = StrictMetadata(
+        arg_model=given.arg_model,
+        output_schema=trim(given.output_schema),
+        output_model=given.output_model,
+        wrap_output=given.wrap_output,
+    )
+
+
+def _is_unicode(value: Any) -> bool:
+    """Whether a UTF-8 file or answer can carry it."""
+    try:
+        to_json(value)
+    except PydanticSerializationError:
+        return False
+    return True

@@ -1,0 +1,238 @@
+"""DeskServer: what every MCP server of the desk has in common, as a thin layer over the SDK.
+
+Here is the one seam where the caller's scope and the arguments are checked, errors take the form of the server's
+contract, and calls go on the record.
+"""
+
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import anyio
+from mcp.server.lowlevel.helper_types import ReadResourceContents
+from mcp.server.mcpserver.context import Context
+from mcp.server.mcpserver.exceptions import ToolError, UnexpectedResourceError, UnexpectedToolError
+from mcp.server.mcpserver.tools import Tool
+from mcp.shared.exceptions import MCPError
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, CallToolResult, InputRequiredResult, TextContent
+from mcp_types import Tool as MCPTool
+from pydantic import AnyUrl, ValidationError
+from starlette.applications import Starlette
+
+from deskhand import __version__, tokens
+from deskhand.errors import (
+    Denied,
+    DeskError,
+    FieldProblem,
+    Internal,
+    InvalidInput,
+    NotFound,
+    OutOfScope,
+    Unavailable,
+    mcp_error,
+    printable,
+)
+from deskhand.listen import serve_http
+from deskhand.servers import callers
+from deskhand.servers.callers import Authenticate, DeskTokens
+from deskhand.servers.calls import Call, Recorder, ToolResult
+from deskhand.servers.sdk import SDKServer
+from deskhand.servers.tool import DeskTool, demand_complete
+from deskhand.tokens import Area
+
+log = logging.getLogger("deskhand.server")
+
+_ERRNO_REASONS = {28: "disk_full", 122: "disk_full", 27: "disk_full", 30: "read_only", 13: "no_access"}
+
+
+class DeskServer(SDKServer):
+    def __init__(
+        self,
+        name: str,
+        tools: Sequence[Tool],
+        *,
+        instructions: str | None = None,
+        error_form: Callable[[DeskError], dict[str, Any] | str] = mcp_error,
+        record: Recorder | None = None,
+        area: Area | Mapping[str, Area] | None = None,
+        token: str | None = None,
+        authenticate: Authenticate | None = None,
+        invalid_arguments: Callable[[str, ValidationError], InvalidInput] | None = None,
+        stateless: bool = False,
+        **more: Any,
+    ) -> None:
+        """`area` is the part of the desk that all tools belong to, or that of each by its name."""
+        self._desk_tools = {each.name: demand_complete(each) for each in tools}
+        whole: Area | None = None
+        if isinstance(area, str):
+            whole = area
+            area = dict.fromkeys(self._desk_tools, whole)
+        if token:
+            more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(whole)}
+        super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
+        self._areas = area or {}
+        self._within: tuple[str, ...] | None = None
+        self._error_form = error_form
+        self._invalid_arguments = invalid_arguments or _invalid_arguments
+        self._stateless = stateless
+        self._record = record
+
+    def narrow(self, scopes: Iterable[str]) -> None:
+        """Open no more than these scopes do, whoever comes."""
+        self._within = tokens.check_scopes(scopes)
+
+    def demand(self, area: Area | None, *, writes: bool) -> None:
+        """Refuse a caller without the scope for this part of the desk."""
+        callers.demand(area, writes=writes, within=self._within)
+
+    async def list_tools(self) -> list[MCPTool]:
+        return [each for each in await super().list_tools() if self._is_open(each.name)]
+
+    def _is_open(self, name: str) -> bool:
+        try:
+            self._demand_tool(self._desk_tools[name])
+        except OutOfScope:
+            return False
+        return True
+
+    def _demand_tool(self, made: DeskTool) -> None:
+        self.demand(self._areas.get(made.name), writes=made.writes)
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        made = self._desk_tools.get(name)
+        if made is None:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {printable(name)}")
+        started = time.perf_counter()
+        ended: ToolResult[CallToolResult | InputRequiredResult] = ToolResult(Unavailable("the call was cancelled"))
+        try:
+            ended = await self._run(made, arguments, context)
+        finally:
+            # A cancelled call may have had its effect; it still goes on the record.
+            with anyio.CancelScope(shield=True):
+                await self._record_call(made, arguments, ended, started)
+        if isinstance(ended.content, DeskError):
+            return self._refusal(ended.content)
+        return ended.content
+
+    async def _run(
+        self, made: DeskTool, arguments: dict[str, Any], context: Context[None, Any] | None
+    ) -> ToolResult[CallToolResult | InputRequiredResult]:
+        try:
+            self._demand_tool(made)
+            # The SDK hands on what StrictMetadata made of the tool's answer.
+            ended: Any = await super().call_tool(made.name, arguments, context)
+        except OutOfScope as error:
+            return ToolResult(error)
+        except ToolError as wrapped:
+            return ToolResult(self._error_behind(wrapped, made.name))
+        assert isinstance(ended, ToolResult)  # noqa: S101 - see StrictMetadata.convert_result
+        return ended
+
+    async def _record_call(
+        self, made: DeskTool, arguments: dict[str, Any], ended: ToolResult[Any], started: float
+    ) -> None:
+        error = ended.content if isinstance(ended.content, DeskError) else None
+        call = Call(made.name, arguments, error, _since(started), callers.client())
+        is_ours = made.recorded_by != "nobody" and not ended.recorded
+        if self._record and (is_ours or call.out_of_scope):
+            await self._record(call)
+
+    async def read_resource(
+        self, uri: AnyUrl | str, context: Context[None, Any] | None = None
+    ) -> Iterable[ReadResourceContents] | InputRequiredResult:
+        started = time.perf_counter()
+        try:
+            return await super().read_resource(uri, context)
+        except UnexpectedResourceError as wrapped:
+            if not isinstance(error := wrapped.__cause__, DeskError):
+                raise
+            call = Call("resources/read", {"path": str(uri)}, error, _since(started), callers.client())
+            if self._record and call.out_of_scope:
+                await self._record(call)
+            raise protocol_error(error) from error
+
+    def _refusal(self, error: DeskError) -> CallToolResult:
+        # No structuredContent: clients hold an error's against the tool's output schema and throw.
+        form = self._error_form(error)
+        text = form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)
+        return CallToolResult(content=[TextContent(text=text)], is_error=True, _meta={"deskhand/error": form})
+
+    def _error_behind(self, wrapped: ToolError, tool_name: str) -> DeskError:
+        """The desk's error for what the SDK caught; what a tool raised in the SDK's own words is raised again."""
+        match wrapped.__cause__:
+            case DeskError() as error:
+                return error
+            case ValidationError() as error if not isinstance(wrapped, UnexpectedToolError):
+                return self._invalid_arguments(tool_name, error)
+            case cause if isinstance(wrapped, UnexpectedToolError):
+                reference = secrets.token_hex(4)
+                log.error("crash", extra={"tool": tool_name, "reference": reference}, exc_info=cause)
+                return _masked_crash(cause, reference)
+            case _:
+                raise wrapped
+
+    def streamable_http_app(self, **options: Any) -> Starlette:
+        return super().streamable_http_app(**{"stateless_http": self._stateless} | options)
+
+    async def run_http_async(self, port: int) -> None:
+        await serve_http(self.streamable_http_app(), port, "/mcp")
+
+
+def protocol_error(error: DeskError) -> MCPError:
+    """For a request that is no tool call and has no other way to say that it failed."""
+    code = INTERNAL_ERROR
+    if isinstance(error, InvalidInput | NotFound | Denied):
+        code = INVALID_PARAMS
+    message = "; ".join(filter(None, (error.message, error.hint)))
+    return MCPError(code, message, data=mcp_error(error))
+
+
+def _since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+def _invalid_arguments(tool_name: str, error: ValidationError) -> InvalidInput:
+    return InvalidInput(
+        f"{tool_name}: invalid arguments",
+        fields=[_field_problem(details) for details in error.errors(include_url=False)],
+    )
+
+
+def _field_problem(details: Any) -> FieldProblem:
+    field = ".".join(printable(part) for part in details["loc"]) or "arguments"
+    received = None if details["type"] == "missing" else printable(details["input"])
+    return FieldProblem(field, details["msg"].removeprefix("Value error, "), received, _suggestion(details["type"]))
+
+
+def _suggestion(problem: str) -> str:
+    match problem:
+        case "missing":
+            return "Provide this argument"
+        case "extra_forbidden":
+            return "Leave this argument out; the tool's schema lists the ones it takes"
+        case _ if problem.endswith(("_type", "_parsing")):
+            return f"Send a value of type {problem.rsplit('_', 1)[0]}"
+        case _:
+            return "See the tool's schema for the allowed form"
+
+
+def _masked_crash(cause: BaseException | None, reference: str) -> Internal:
+    """Says nothing of a crash but where to find it; what the machine itself refused may be told."""
+    if isinstance(cause, OSError) and cause.errno is not None:
+        return Internal(
+            f"the machine refused: {cause.strerror}",
+            reference=reference,
+            reason=_ERRNO_REASONS.get(cause.errno, "io_error"),
+            hint="nothing was changed; make room or repair the disk, then try again",
+        )
+    return Internal(
+        "an unexpected error; nothing of it is shown here",
+        reference=reference,
+        reason="crash",
+        hint="search the server's log for the reference",
+    )

@@ -1,0 +1,107 @@
+"""A tool from a function: the signature is the schema, the docstring the prompt; it raises or returns a DeskError."""
+
+import inspect
+import json
+from collections.abc import Callable
+from typing import Any, get_args, get_origin
+
+from mcp.server.mcpserver.tools import Tool
+from mcp_types import ToolAnnotations
+
+from deskhand.servers.calls import RecordedBy, ToolResult
+from deskhand.servers.sdk import make_strict
+
+READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
+
+
+class DeskTool(Tool):
+    recorded_by: RecordedBy = "door"
+
+    @property
+    def writes(self) -> bool:
+        return not (self.annotations and self.annotations.read_only_hint)
+
+
+def tool(
+    fn: Callable[..., Any],
+    *,
+    title: str,
+    annotations: ToolAnnotations,
+    name: str | None = None,
+    recorded_by: RecordedBy = "door",
+) -> DeskTool:
+    """A strict tool: unknown arguments are refused, none is guessed to be JSON in a string.
+
+    One that the gate or the backend records returns a ToolResult, which says whether they did.
+    """
+    _hide_tool_result(fn, recorded_by)
+    made = DeskTool.from_function(
+        fn, name=name, title=title, description=inspect.cleandoc(fn.__doc__ or ""), annotations=annotations
+    )
+    assert isinstance(made, DeskTool)  # noqa: S101 - a classmethod that is annotated with its base
+    made.recorded_by = recorded_by
+    make_strict(made, _trim)
+    made.parameters = _without_titles(made.parameters)
+    return made
+
+
+def demand_complete(made: Tool) -> DeskTool:
+    """The tool, if it was made here and leaves no client guessing."""
+    hints = made.annotations.model_dump(exclude={"title"}).values() if made.annotations else [None]
+    if not made.title or not made.description or None in hints:
+        raise TypeError(f"tool {made.name} needs a title, a docstring and all four annotation hints")
+    if not isinstance(made, DeskTool):
+        raise TypeError(f"tool {made.name} is not strict; make it with deskhand.servers.tool")
+    return made
+
+
+def _hide_tool_result(fn: Callable[..., Any], recorded_by: RecordedBy) -> None:
+    """Show the SDK the type of the content: that is what goes over the wire."""
+    signature = inspect.signature(fn, eval_str=True)
+    tells = get_origin(signature.return_annotation) is ToolResult
+    if tells != (recorded_by in ("gate", "backend")):
+        raise TypeError(f"{fn.__name__} is recorded by the {recorded_by}, which its return type does not say")
+    if tells:
+        (content,) = get_args(signature.return_annotation)
+        vars(fn)["__signature__"] = signature.replace(return_annotation=content)
+
+
+def _without_titles(schema: Any) -> Any:
+    """Without the titles pydantic makes from the names: a model pays for each character."""
+    match schema:
+        case {"properties": dict(properties), **rest}:
+            named = {name: _without_titles(value) for name, value in properties.items()}
+            return _without_titles(rest) | {"properties": named}
+        case dict():
+            return {key: _without_titles(value) for key, value in schema.items() if key != "title"}
+        case list():
+            return [_without_titles(item) for item in schema]
+        case _:
+            return schema
+
+
+def _trim(schema: Any) -> Any:
+    """The same schema without titles, and with its definitions in place."""
+    schema = _without_titles(schema)
+    definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
+    flat = _flat(schema, definitions, ())
+    if "$ref" in json.dumps(flat):  # one that names itself keeps its definitions
+        return schema
+    if not definitions:
+        return flat
+    return {key: value for key, value in flat.items() if key != "$defs"}
+
+
+def _flat(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
+    match schema:
+        case {"$ref": str(reference), **rest} if (name := reference.removeprefix("#/$defs/")) not in inside:
+            return _flat(definitions[name], definitions, (*inside, name)) | rest
+        case {"anyOf": [{"type": str(first), **narrower}, {"type": "null"}], **rest} if "enum" not in narrower:
+            return _flat(narrower | rest, definitions, inside) | {"type": [first, "null"]}
+        case dict():
+            return {key: _flat(value, definitions, inside) for key, value in schema.items()}
+        case list():
+            return [_flat(item, definitions, inside) for item in schema]
+        case _:
+            return schema
