@@ -34,8 +34,8 @@ SETS = {
     "notify": ["--no-dev", "--extra", "notify"],
     "dev": ["--all-extras"],
 }
-# The tests that show each line and branch of audit, gate and store. They run measured, which takes them half as long
-# again; the others need not.
+# The tests that show each line and branch of audit, gate and store. They run measured, which takes them nearly twice
+# as long; the others need not.
 MEASURED = ["tests/gate", "tests/orchestrator", "tests/test_audit.py", "tests/test_store.py"]
 # Programs that some tests or benches drive, and the Debian packages that bring them.
 SYSTEM_PACKAGES = {

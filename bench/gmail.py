@@ -26,9 +26,9 @@ TURNS = 7
 async def one_at_a_time(mailbox: GmailMailbox) -> int:
     """What a plain client does: list, then get after get, on a kept connection."""
     api = mailbox._api  # noqa: SLF001 - the same client, so that only the way of asking differs
-    listed = await api.read(Request("GET", "messages", (("maxResults", str(MAILS)),)))
+    listed = await api.read(Request("messages", {"maxResults": str(MAILS)}))
     for each in listed["messages"]:
-        await api.read(Request("GET", f"messages/{each['id']}", (("format", "metadata"),)))
+        await api.read(Request(f"messages/{each['id']}", {"format": "metadata"}))
     return len(listed["messages"])
 
 

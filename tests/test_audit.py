@@ -178,6 +178,21 @@ def test_a_search_finds_what_a_look_at_every_line_finds(url: str, wanted: search
 
 
 @requirement("audit:found")
+def test_who_acted_since_a_day_and_what_they_did_is_told_from_the_counters(url: str) -> None:
+    store = open_store(url)
+    assert store.write_sync(audit.head) == audit.START
+    made = kept(store, 30)
+    actors, actions = store.write_sync(lambda tx: search.names(tx, "2026-11-11"))
+    last = store.write_sync(audit.head)
+    store.close()
+
+    since = [each for each in made if each.timestamp >= "2026-11-11"]
+    assert actors == sorted({each.actor.replace("\0", "\ufffd") for each in since})
+    assert actions == sorted({each.action_type for each in since})
+    assert last.seq == len(made)
+
+
+@requirement("audit:found")
 def test_a_record_from_before_the_counters_is_counted_when_the_desk_is_brought_up_to_date(tmp_path: Path) -> None:
     counters = "SELECT * FROM audit_days ORDER BY day, actor, action, result"
     old, new = (f"sqlite:///{tmp_path / name}" for name in ("old.db", "new.db"))

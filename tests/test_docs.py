@@ -154,6 +154,8 @@ def test_every_line_of_the_contract_names_promises_that_are_tested() -> None:
 def test_every_file_and_folder_that_a_document_for_contributors_names_is_there() -> None:
     text = "".join((ROOT / name).read_text() for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"))
     named = re.findall(r"`((?:src|tests|docs|bench|torture|packaging)/[^`\s]*)`", text)
+    tree = text.partition("\nsrc/deskhand/\n")[2].partition("\n\n")[0]
+    named += [f"src/deskhand/{name}" for name in re.findall(r"^[├└]── (\S+)", tree, re.MULTILINE)]
 
-    assert len(named) > 10
+    assert len(named) > 30
     assert [path for path in named if not (ROOT / path).exists()] == []

@@ -17,34 +17,19 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "deskhand"
 
 PARTICIPLES = {
-    *(
-        "found",
-        "said",
-        "told",
-        "sent",
-        "made",
-        "kept",
-        "shown",
-        "begun",
-        "known",
-        "taken",
-        "seen",
-        "left",
-        "held",
-        "lost",
-    ),
-    *("put", "written", "spoken", "done", "given", "gone", "heard", "lent", "driven", "rung", "built", "bound"),
+    *("found", "said", "told", "sent", "made", "kept", "shown", "begun", "known", "taken", "seen", "left", "held"),
+    *("lost", "put", "written", "spoken", "done", "given", "gone", "heard", "lent", "driven", "rung", "built", "bound"),
 }
 NO_PARTICIPLES = {"need", "speed", "feed", "seed", "embed", "heed"}
 
 # What the source may hold at most; the goal is beside each, and a ceiling only ever comes down.
-EFFECTS_NAMED_AS_VALUES = 81  # 0
-PARTICIPLES_IN_100_FUNCTIONS = 12.0  # 2
-LAMBDAS_IN_1000_LINES = 7.5  # 3
-TERNARIES_IN_1000_LINES = 25.5  # 12
+EFFECTS_NAMED_AS_VALUES = 44  # goal: 0
+PARTICIPLES_IN_100_FUNCTIONS = 3.7  # goal: 2
+LAMBDAS_IN_1000_LINES = 4.0  # goal: 3
+TERNARIES_IN_1000_LINES = 13.5  # goal: 12
 
 # Class names that mean two things today; none is the goal.
-TWICE = {"Bell", "Entry", "Failed", "Found", "Imported", "Letter", "Line", "Made", "Node", "Plan", "Rule"}
+TWICE = {"Imported", "Letter"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -1,6 +1,9 @@
 """One contract for both databases."""
 
 import asyncio
+import fcntl
+import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -8,7 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
@@ -20,6 +23,7 @@ import pytest
 from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
 from deskhand.store import Store, Transaction, open_store, revision, schema
+from deskhand.store.sqlite import SqliteTransaction, connect, migrate
 from tests.old_database import database_at
 from tests.requirements import requirement
 
@@ -54,6 +58,13 @@ async def test_what_was_written_is_there_for_the_next_reader(store: Store, url: 
 
 
 @requirement("store:durable")
+async def test_long_work_in_a_thread_is_committed_like_any_other(store: Store) -> None:
+    assert await store.write_in_thread(insert(1)) == 1
+
+    assert await store.read(count) == 1
+
+
+@requirement("store:durable")
 async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbours(store: Store) -> None:
     def fails(tx: Transaction) -> None:
         insert(99)(tx)
@@ -67,6 +78,18 @@ async def test_work_that_raises_leaves_nothing_and_does_not_disturb_its_neighbou
     assert isinstance(answers[20], KeyError)
     assert await store.read(count) == 20
     assert await store.read(lambda tx: tx.one("SELECT id FROM thing WHERE id = ?", 99)) is None
+
+
+@requirement("store:durable")
+async def test_work_that_is_given_up_from_within_leaves_nothing(store: Store) -> None:
+    def gives_up(tx: Transaction) -> None:
+        insert(1)(tx)
+        raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await store.write(gives_up)
+
+    assert await store.read(count) == 0
 
 
 @requirement("store:durable")
@@ -306,6 +329,23 @@ def test_a_desk_killed_while_it_migrates_leaves_the_old_schema_and_the_next_one_
     store = open_store(url)
     assert store.write_sync(lambda tx: tx.all("SELECT name FROM tokens")) == [("laptop",)]
     store.close()
+
+
+@requirement("store:upgraded")
+def test_a_desk_that_waited_while_another_one_migrated_finds_it_done(tmp_path: Path) -> None:
+    file = str(tmp_path / "desk.db")
+    with Path(f"{file}.migrating").open("w") as lock, ThreadPoolExecutor() as others:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        second = others.submit(migrate, file)
+        waits = re.compile(rf"-> FLOCK .*:{os.fstat(lock.fileno()).st_ino} ")
+        while not waits.search(Path("/proc/locks").read_text()):
+            assert not second.done()
+        with closing(connect(file)) as connection:
+            schema.upgrade(SqliteTransaction(connection), schema.HEAD)
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        second.result(timeout=60)
+
+    assert revision(f"sqlite:///{file}") == schema.HEAD
 
 
 @requirement("store:upgraded")

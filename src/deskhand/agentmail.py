@@ -1,7 +1,7 @@
 """The command `agentmail`, with the words, output and exit codes of the Go program of that name.
 
-A hook calls this after every step of an agent and nearly always for nothing. So what is heavy, and all that is not
-needed for saying "nothing", is imported where it is used. Flags are understood in any place.
+A hook calls this after every step of an agent and nearly always for nothing. So everything that is
+not needed for that answer is imported where it is used. Flags are understood in any place.
 """
 
 import os
@@ -61,13 +61,17 @@ _SWITCHES = ("hook", "daemon", "dry-run", "help")
 
 
 def main(argv: "Sequence[str] | None" = None) -> int:
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    name = arguments[0] if arguments else ""
-    if name in ("-h", "-help", "--help", "help") or name not in COMMANDS:
+    if argv is None:
+        argv = sys.argv[1:]
+    name, *arguments = argv or [""]
+    if name in ("-h", "-help", "--help", "help"):
         sys.stderr.write(HELP)
-        return int(name not in ("-h", "-help", "--help", "help"))
+        return 0
+    if name not in COMMANDS:
+        sys.stderr.write(HELP)
+        return 1
     try:
-        options, words = _parse(name, arguments[1:])
+        options, words = _parse(name, arguments)
     except ValueError as error:
         return _complain(str(error))
     if "help" in options:
@@ -77,7 +81,7 @@ def main(argv: "Sequence[str] | None" = None) -> int:
 
 
 def _parse(command: str, arguments: list[str]) -> "tuple[Options, list[str]]":
-    """Flags, wherever they stand, and the other words."""
+    """The options and the other words of a command line; flags may stand anywhere."""
     known = _FLAGS.get(command, {}) | {"h": "help", "help": "help"}
     options: Options = {}
     words: list[str] = []
@@ -95,15 +99,17 @@ def _parse(command: str, arguments: list[str]) -> "tuple[Options, list[str]]":
             options[known[flag]] = value
         elif not equals and not waiting:
             raise ValueError(f"flag needs an argument: -{flag}")
+        elif equals:
+            options[known[flag]] = value
         else:
-            options[known[flag]] = value if equals else waiting.pop(0)
+            options[known[flag]] = waiting.pop(0)
     return options, words
 
 
 def _send(options: "Options", words: list[str]) -> int:
     def send(post: "Post") -> int:
-        recipient = options.get("recipient") or (words.pop(0) if words else "")
-        given = options.get("message") or (words[0] if words else "")
+        recipient = options.get("recipient") or _next(words)
+        given = options.get("message") or _next(words)
         if not recipient and not given:
             return _complain("missing required arguments: recipient message")
         text = _read_pipe(given) or given
@@ -115,6 +121,13 @@ def _send(options: "Options", words: list[str]) -> int:
         return 0
 
     return _with_post(send)
+
+
+def _next(words: list[str]) -> str:
+    """Take the first word; "" where there is none."""
+    if not words:
+        return ""
+    return words.pop(0)
 
 
 def _receive(options: "Options", words: list[str]) -> int:
@@ -160,8 +173,13 @@ def _status(options: "Options", words: list[str]) -> int:
             return 1
         return 0
 
-    # A hook of an agent outside tmux must not fail.
-    return _run_guarded(lambda: 0 if _seat() is None else _with_post(set_status))
+    def unless_nobody() -> int:
+        # A hook of an agent outside tmux must not fail.
+        if _identify() is None:
+            return 0
+        return _with_post(set_status)
+
+    return _run_guarded(unless_nobody)
 
 
 def _onboard(options: "Options", words: list[str]) -> int:
@@ -205,8 +223,10 @@ def _cleanup(options: "Options", words: list[str]) -> int:
         room = _open_room(paths.repository(os.getcwd()) or os.getcwd())
         dry_run = "dry-run" in options
         found = clean_up(room, _windows(), time.time_ns(), *hours, dry_run=dry_run)
-        done = "to remove" if dry_run else "removed"
-        _say("Cleanup preview (dry-run):\n" if dry_run else "Cleanup complete:\n")
+        title, done = "Cleanup complete", "removed"
+        if dry_run:
+            title, done = "Cleanup preview (dry-run)", "to remove"
+        _say(f"{title}:\n")
         _say(f"  Recipients {done}: {found.offline + found.stale} ({found.offline} offline, {found.stale} stale)\n")
         _say(f"  Messages {done}: {found.messages}\n  Mailboxes {done}: {found.mailboxes}\n")
         return 0
@@ -215,8 +235,8 @@ def _cleanup(options: "Options", words: list[str]) -> int:
 
 
 def _windows() -> list[str] | None:
-    """The addresses in this session; None where nobody can tell who is gone."""
-    seat = _seat()
+    """The addresses of the windows in this tmux session; None outside tmux, where nobody can tell who is gone."""
+    seat = _identify()
     if not isinstance(seat, roster.InTmux):
         sys.stderr.write("Warning: not running in tmux session, skipping offline recipient check\n")
         return None
@@ -259,9 +279,10 @@ def _copy(direction: str) -> "Command":
 
             root = paths.repository(os.getcwd())
             desk = Desk(load().settings)
-            rooms = [open_files(root), desk.database_room(root)]
-            source, target = rooms if direction == "import" else reversed(rooms)
-            copied, there = copy_mail(source, target)
+            rooms: list[Mailroom] = [open_files(root), desk.database_room(root)]
+            if direction == "export":
+                rooms.reverse()
+            copied, there = copy_mail(*rooms)
             desk.close()
             _say(f"{copied} messages {direction}ed, {there} were there already\n")
             return 0
@@ -285,7 +306,7 @@ COMMANDS: "dict[str, Command]" = {
 }
 
 
-def _seat() -> roster.Roster | None:
+def _identify() -> roster.Roster | None:
     variables = environment.variables()
     return roster.identify(
         variables.get("TMUX"), variables.get("TMUX_PANE"), _option("agents.name", "DESKHAND_AGENT", "").strip()
@@ -293,17 +314,17 @@ def _seat() -> roster.Roster | None:
 
 
 def _nothing_waits() -> bool:
-    """Whether a hook may go home at once: there is no agent here, or surely nothing for it."""
+    """Whether a hook has nothing to do: there is no agent here, or surely no message for it."""
     try:
         if _option("agents.store", "DESKHAND_AGENTS_STORE", "files") != "files":
             return False
-        seat = _seat()
+        seat = _identify()
         root = paths.repository(os.getcwd())
         if seat is None or root is None:
             return True
         name = seat.me()
         if isinstance(seat, roster.Named):
-            paths.take_seat(root, name)
+            paths.register(root, name)
         return paths.surely_empty(root, name)
     except (OSError, ValueError, tmux.TmuxFailed):
         return True  # a hook never disturbs
@@ -322,7 +343,7 @@ def _with_post(
         if silent:
             logging.disable()
 
-        seat = _seat()
+        seat = _identify()
         if seat is None:
             raise NoIdentity(nobody, hint="or set DESKHAND_AGENT to this agent's name")
         post = Post(seat, os.getcwd(), _open_room, time.time_ns)
@@ -339,19 +360,30 @@ def _with_post(
 
 def _run_guarded(run: "Callable[[], int]", *, silent: bool = False, identity_code: int = 2) -> int:
     """Run a command; a failure becomes a line on stderr and an exit code."""
-    from deskhand.errors import Denied, DeskError, NoIdentity
+    from deskhand.errors import DeskError
 
     try:
         return run()
     except (DeskError, tmux.TmuxFailed, OSError, ValueError) as error:
         if silent:
             return 0
-        # AgentMail does not tell the one from the other here.
-        reason = error.details["reason"] if isinstance(error, Denied) else None
-        _complain("recipient not found" if reason == "self" else str(error))
-        return identity_code if isinstance(error, NoIdentity) else 2 if reason == "running" else 1
+        return _report(error, identity_code)
     except KeyboardInterrupt:
         return 130
+
+
+def _report(error: Exception, identity_code: int) -> int:
+    from deskhand.errors import Denied, NoIdentity
+
+    match error:
+        case Denied(details={"reason": "self"}):
+            return _complain("recipient not found")  # AgentMail does not tell these two apart
+        case Denied(details={"reason": "running"}):
+            return _complain(str(error), 2)
+        case NoIdentity():
+            return _complain(str(error), identity_code)
+        case _:
+            return _complain(str(error))
 
 
 def _open_room(root: str | None) -> "Mailroom":
@@ -371,8 +403,10 @@ def _open_room(root: str | None) -> "Mailroom":
 
 def _option(key: str, variable: str, default: str) -> str:
     variables = environment.variables()
-    value = variables.get(variable) or environment.read_config(environment.config_file(variables)).get(key, default)
-    return value if isinstance(value, str) else default
+    value = variables.get(variable) or environment.read_config(environment.config_file(variables)).get(key)
+    if isinstance(value, str):
+        return value
+    return default
 
 
 def _read_pipe(given: str) -> str:
@@ -411,9 +445,9 @@ def _say(text: str) -> None:
     sys.stdout.flush()
 
 
-def _complain(text: str) -> int:
+def _complain(text: str, code: int = 1) -> int:
     sys.stderr.write(f"error: {text}\n")
-    return 1
+    return code
 
 
 def _unicode(argument: str) -> str:

@@ -2,12 +2,9 @@
 
 import asyncio
 import logging
-import os
 import secrets
 import sys
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -16,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import clock
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
+from deskhand.files import create_once
 
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
@@ -112,10 +110,10 @@ class Desk:
     def person_post(self) -> "Post":
         """The person's own way to the agents' mail: under a name that is no agent's."""
         from deskhand.agents.post import Post
-        from deskhand.agents.roster import Beside
+        from deskhand.agents.roster import Onlooker
         from deskhand.agents.tmux import PERSON
 
-        seat = Beside(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
+        seat = Onlooker(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
         return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
 
     def _nanoseconds(self) -> int:
@@ -190,14 +188,7 @@ class Desk:
         file = self.settings.home / name
         self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not file.exists():
-            made = self.settings.home / f".{name}.{uuid.uuid4().hex}"
-            with open(made, "x", opener=_private) as opened:  # Path.open has no opener
-                opened.write(secrets.token_urlsafe(32))
-                opened.flush()
-                os.fsync(opened.fileno())
-            with suppress(FileExistsError):
-                os.link(made, file)
-            made.unlink()
+            create_once(file, secrets.token_urlsafe(32).encode())
         return file.read_text().strip()
 
     def token(self) -> str:
@@ -252,10 +243,6 @@ class Desk:
         for part in ("vault", "post", "person_post", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
 
 
 _CONTENT = frozenset({"body", "frontmatter"})

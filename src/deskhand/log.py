@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object a line, to stderr, because stdout belongs to the protocol."""
+"""Structured logs: a JSON object in each line, to stderr, because stdout belongs to the protocol."""
 
 import json
 import logging

@@ -46,7 +46,7 @@ def opens(scopes: Iterable[str], area: Area, *, writes: bool) -> bool:
 
 
 def with_reading(scopes: Iterable[str]) -> list[str]:
-    """The scopes and what they include."""
+    """The scopes, with the reading that each writing includes."""
     held = frozenset(scopes)
     return [scope for scope in SCOPES if scope in held or scope.replace(":read", ":write") in held]
 
@@ -66,7 +66,7 @@ def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
 def create(
     tx: Transaction, name: str, now: datetime, *, user: str | None = None, scopes: Iterable[str] = EVERYTHING
 ) -> str:
-    """A new token; it is told now and never again."""
+    """Make a new token; returns its text, which nobody can read again."""
     for field, text in (("name", name), ("user", user)):
         if text is not None and not is_user_id(text):
             problem = FieldProblem(field, f"not a {field}", printable(text), "Use 1 to 255 ASCII characters")

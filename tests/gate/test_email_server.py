@@ -16,7 +16,7 @@ WAYS = [pytest.param(way, era, id=f"{way}-{era}") for way in ("stdio", "http") f
 everywhere = pytest.mark.parametrize(("way", "era"), WAYS)
 
 
-@requirement("email:seed")
+@requirement("email:contract")
 @everywhere
 async def test_the_server_answers_in_the_seeds_words(site: Site, way: str, era: str) -> None:
     async with site.with_variables(DESKHAND_MAX_SENDS="2").client_over(way, era, "email") as client:
@@ -101,7 +101,7 @@ async def replies(site: Site, client: Client) -> None:
     assert await said(client, "send_email", **HELLO) == limited
 
 
-@requirement("email:seed")
+@requirement("email:contract")
 @everywhere
 async def test_in_dev_mode_everything_is_logged_and_nothing_reaches_the_provider(
     site: Site, way: str, era: str

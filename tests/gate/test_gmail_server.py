@@ -33,7 +33,7 @@ async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, A
     return error
 
 
-@requirement("gmail-server:seed")
+@requirement("gmail-server:contract")
 @pytest.mark.parametrize(("way", "era"), WAYS)
 async def test_models_and_errors_are_the_seeds(site: Site, way: str, era: str) -> None:
     async with site.with_variables(DESKHAND_MAX_SENDS="1").client_over(way, era, "gmail") as client:
@@ -121,7 +121,7 @@ async def fails(site: Site, client: Client) -> None:
     assert "deskhand mail login gmail" in revoked["details"]["hint"]
 
 
-@requirement("gmail-server:seed")
+@requirement("gmail-server:contract")
 async def test_a_reply_goes_into_its_thread_and_the_line_before_it_names_the_original(site: Site) -> None:
     original = site.gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>"))
     reply = HELLO | {"subject": "Re: Plan", "reply_to_message_id": original.id}
@@ -151,7 +151,7 @@ async def test_an_approval_for_one_thread_never_releases_another(site: Site) -> 
     assert site.sent == []
 
 
-@requirement("gmail-server:seed")
+@requirement("gmail-server:contract")
 async def test_in_dev_mode_a_send_is_refused_so_that_nobody_takes_it_for_sent(site: Site) -> None:
     async with site.client("gmail", DEV_MODE="true") as client:
         error = await refused(client, "send_email", **HELLO)
@@ -185,7 +185,7 @@ async def test_the_gmail_server_records_each_call_once_as_itself(site: Site) -> 
     assert {line["actor"] for line in lines} == {"gmail_mcp"}
 
 
-@requirement("gmail-server:seed")
+@requirement("gmail-server:contract")
 async def test_the_line_before_a_send_is_written_or_nothing_is_sent(site: Site) -> None:
     site.write()
     (site.home.vault / "Logs").mkdir()

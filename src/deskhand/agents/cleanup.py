@@ -1,4 +1,4 @@
-"""What a person does with the mail as a whole: forget the old, copy between stores."""
+"""What a person does with all the mail at once: remove what is old, copy it between files and database."""
 
 from dataclasses import replace
 from hashlib import sha256
@@ -35,7 +35,7 @@ def clean_up(
 
 
 def copy_mail(source: Mailroom, target: Mailroom) -> tuple[int, int]:
-    """Copy every message that the target does not have; how many were copied, how many were there."""
+    """Copy every message that the target does not have; returns how many were copied and how many it had."""
     copied = total = 0
     for name in source.mailboxes():
         messages = [message if message.id else _with_id(message) for message in source.messages(name)]
@@ -45,6 +45,6 @@ def copy_mail(source: Mailroom, target: Mailroom) -> tuple[int, int]:
 
 
 def _with_id(message: AgentMessage) -> AgentMessage:
-    """With an id that the next copy will give it as well; some other program left it out."""
+    """The message with an id made from its content, which the next copy makes again; another program left it out."""
     content = f"{message.sender}\n{message.created_at}\n{message.text}"
     return replace(message, id=sha256(content.encode()).hexdigest()[:16])

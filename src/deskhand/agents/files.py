@@ -30,7 +30,7 @@ from deskhand.agents.lines import (
     state_of,
     unknown_fields,
 )
-from deskhand.agents.mail import NEVER, AgentMessage, AgentState, NotMarked, Status, instant
+from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant
 from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _CHUNK = 1 << 20
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-class FilesRoom:
+class FilesRoom(StateSetters):
     beyond_tmux = False
 
     def __init__(self, root: str) -> None:
@@ -101,7 +101,7 @@ class FilesRoom:
 
     def register(self, name: str, now: str) -> None:
         del now  # the file system keeps the time
-        paths.take_seat(self._root, name)
+        paths.register(self._root, name)
 
     def registrations(self) -> dict[str, int]:
         folder = os.path.join(self._store, "agents")
@@ -114,18 +114,6 @@ class FilesRoom:
             return [slot.entry for slot in self._slots(fd).values()]
         return []
 
-    def set_status(self, name: str, status: Status, now: str) -> None:
-        if status == "ready":
-            self._change(name, now, status=status, updated_at=now)
-        else:
-            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
-
-    def set_notified(self, name: str, now: str) -> None:
-        self._change(name, now, notified_at=now)
-
-    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
-        self._change(name, now, last_read_at=milliseconds)
-
     def remove_states(self, names: list[str]) -> None:
         with suppress(FileNotFoundError), self._lock(self._states) as fd:
             for name, slot in self._slots(fd).items():
@@ -134,7 +122,7 @@ class FilesRoom:
             _trim(fd)
         for name in names:
             with suppress(FileNotFoundError):
-                os.unlink(paths.seat(self._root, name))
+                os.unlink(paths.registration(self._root, name))
 
     def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
         limit = instant(before) or 0
@@ -295,7 +283,7 @@ def _lines(fd: int, offset: int) -> Iterator[MailboxLine]:
 
 
 def _append(fd: int, data: bytes) -> int:
-    """Write at the end and sync; all of it or nothing. How long the file was before."""
+    """Write at the end and sync, all of it or nothing; returns how long the file was before."""
     size = os.fstat(fd).st_size
     if size and os.pread(fd, 1, size - 1) != b"\n":
         data = b"\n" + data  # what a kill left without an end must not swallow this line
@@ -309,7 +297,7 @@ def _append(fd: int, data: bytes) -> int:
 
 
 def _mark_read(fd: int, line: MailboxLine) -> bool:
-    """Mark the message read; whether its line could stay where it was."""
+    """Mark the message read; returns whether its line stayed where it was."""
     if line.is_regular:
         flag = next(FLAG.finditer(line.raw))
         try:
@@ -329,7 +317,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
 
 
 def _blank(fd: int, line: MailboxLine) -> None:
-    """Overwrite with line ends, which every reader of these files skips."""
+    """Overwrite the line with line ends, which every reader of these files skips."""
     for start in range(0, len(line.raw), _CHUNK):
         _write(fd, b"\n" * min(_CHUNK, len(line.raw) - start), line.start + start)
 
@@ -349,7 +337,7 @@ def _trim(fd: int) -> None:
 
 
 def _complete(fd: int, line: MailboxLine) -> MailboxLine:
-    """The line with the line end that a kill may have cut off."""
+    """Write the line end that a kill may have cut off; returns the whole line."""
     if line.raw.endswith(b"\n"):
         return line
     _write(fd, b"\n", line.end)

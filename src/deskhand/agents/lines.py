@@ -24,8 +24,9 @@ class MailboxLine(NamedTuple):
 
     @property
     def id(self) -> bytes | None:
-        found = _ID.search(self.raw)
-        return found[1] if found else None
+        for found in _ID.finditer(self.raw):
+            return found[1]
+        return None
 
     @property
     def is_blank(self) -> bool:
@@ -33,7 +34,7 @@ class MailboxLine(NamedTuple):
 
     @property
     def is_surely_read(self) -> bool:
-        """Told without a parser: a whole line with one brace and the one flag set."""
+        """Whether the message is read, as far as that is certain without parsing: one brace, one flag, which is set."""
         raw = self.raw
         return raw.endswith(b"}\n") and raw.count(b"{") == 1 and [m[1] for m in FLAG.finditer(raw)] == [b"true"]
 
@@ -61,7 +62,7 @@ def encode_message(message: AgentMessage) -> bytes:
 
 
 def decode(raw: bytes) -> dict[str, Any] | None:
-    """The object on the line; None if there is none left."""
+    """The JSON object on the line, also where a crash tore its flag; None where there is none."""
     text = raw.strip(b"\0 \t\r\n")
     for candidate in (text, _TORN_FLAG.sub(b'"read_flag":false', text)):
         try:
@@ -94,18 +95,20 @@ def state_of(fields: dict[str, Any]) -> AgentState | None:
     return AgentState(replace_halves(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
 
 
-def state_fields(entry: AgentState) -> dict[str, Any]:
+def state_fields(state: AgentState) -> dict[str, Any]:
     fields: dict[str, Any] = {
-        "recipient": entry.name,
-        "status": entry.status,
-        "updated_at": entry.updated_at,
-        "notified_at": entry.notified_at,
+        "recipient": state.name,
+        "status": state.status,
+        "updated_at": state.updated_at,
+        "notified_at": state.notified_at,
     }
-    return fields | ({"last_read_at": entry.last_read_at} if entry.last_read_at else {})
+    if state.last_read_at:
+        fields["last_read_at"] = state.last_read_at
+    return fields
 
 
 def unknown_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """What some other program added; it is kept."""
+    """The fields that some other program added, which are kept."""
     known = {"recipient", "name", "status", "updated_at", "notified_at", "notified", "last_read_at"}
     return {key: value for key, value in fields.items() if key not in known}
 

@@ -3,7 +3,7 @@
 import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from deskhand.store import Bell
 
@@ -48,7 +48,7 @@ class Mailroom(Protocol):
         """Append to the mailbox of `message.to`."""
 
     def merge(self, name: str, messages: list[AgentMessage]) -> int:
-        """Append those whose ids are not in the mailbox yet; how many that are."""
+        """Append those whose ids are not in the mailbox yet; returns how many."""
 
     def take(self, name: str) -> AgentMessage | None:
         """The oldest unread message, marked read: given to this caller and to nobody else."""
@@ -80,15 +80,35 @@ class Mailroom(Protocol):
     def remove_states(self, names: list[str]) -> None: ...
 
     def remove_read(self, name: str, before: str, *, dry_run: bool) -> int:
-        """Forget what was read and is older; how many messages that is."""
+        """Remove what was read and is older than that; returns how many messages."""
 
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool: ...
 
     def close(self) -> None: ...
 
 
+class StateSetters:
+    """What every mailroom does alike: it sets a few fields of an agent's state."""
+
+    def set_status(self, name: str, status: Status, now: str) -> None:
+        if status == "ready":
+            self._change(name, now, status=status, updated_at=now)
+        else:
+            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
+
+    def set_notified(self, name: str, now: str) -> None:
+        self._change(name, now, notified_at=now)
+
+    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
+        self._change(name, now, last_read_at=milliseconds)
+
+    def _change(self, name: str, now: str, **changes: Any) -> None:
+        """Set these fields of the agent's state; make a ready one where there is none."""
+        raise NotImplementedError
+
+
 def timestamp(nanoseconds: int) -> str:
-    """As Go prints a time: UTC, as many digits of the second as are not zero."""
+    """The time as Go prints it: UTC, without the zeros at the end of the second's fraction."""
     import time
 
     seconds, fraction = divmod(nanoseconds, 1_000_000_000)

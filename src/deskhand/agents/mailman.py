@@ -23,9 +23,13 @@ from deskhand.store import Bell
 
 TEXT = "Check your agentmail"
 AGAIN_SECONDS = 60
+"""After this time an agent is told again, and every mailbox is looked at."""
 QUIET_SECONDS = 0.5
+"""A round begins when nothing has changed for so long."""
 ENTER_SECONDS = 1.0
+"""So long a person has to type something, which keeps Enter from being pressed."""
 FORGET_SECONDS = 3600
+"""A state that was not set for so long is removed."""
 _SHELLS = frozenset({"sh", "ash", "bash", "dash", "fish", "ksh", "zsh", "csh", "tcsh", "nu", "elvish", "xonsh", "pwsh"})
 _SECOND = 1_000_000_000
 
@@ -61,7 +65,7 @@ class Mailman:
                     failures = 0
                     self._rounds(bell)
             except (DeskError, OSError) as error:
-                # Nobody rings now. Hang the bell up again, and go round all the same.
+                # Nothing is watched now: watch again, and go round all the same.
                 self._say(f"[mailman] cannot watch: {error}\n")
                 threading.Event().wait(min(QUIET_SECONDS * 2**failures, AGAIN_SECONDS))
                 failures += 1
@@ -93,8 +97,8 @@ class Mailman:
     def _due(self) -> list[tuple[str, bool]]:
         """Who has mail and was not told within the last minute, and whether it has a state."""
         before = self._clock() - AGAIN_SECONDS * _SECOND
-        states = {entry.name: entry for entry in self._room.states()}
-        told = {name: instant(entry.notified_at) or 0 for name, entry in states.items() if entry.status == "ready"}
+        states = {state.name: state for state in self._room.states()}
+        told = {name: instant(state.notified_at) or 0 for name, state in states.items() if state.status == "ready"}
         told |= {name: self._told.get(name, 0) for name in self._room.mailboxes() if name not in states}
         return [(name, name in states) for name, at in told.items() if at <= before and self._room.has_unread(name)]
 
@@ -120,7 +124,7 @@ class Mailman:
 
 
 def notify(pane: str) -> bool:
-    """Type the text, and Enter only if nothing else came into the line meanwhile."""
+    """Type the text, then press Enter unless something else came into the line; returns whether it was pressed."""
     tmux.run("send-keys", "-t", pane, "-l", "--", TEXT)
     threading.Event().wait(ENTER_SECONDS)
     if read_input_line(pane) != TEXT:
@@ -133,12 +137,15 @@ def read_input_line(pane: str) -> str | None:
     """What stands in the input line of the program in the pane; None if no input line can be told."""
     visible, row = tmux.run("display-message", "-p", "-t", pane, "#{cursor_flag} #{cursor_y}").split()
     lines = [_strip_faint(line) for line in tmux.run("capture-pane", "-p", "-e", "-t", pane).split("\n")]
-    candidates = [int(row)] if visible == "1" else range(len(lines) - 1, -1, -1)
-    for number in candidates:
-        found = _PROMPT.match(lines[number]) if number < len(lines) else None
-        if found:
-            below = lines[number + 1] if number + 1 < len(lines) else ""
-            return found[1].strip() if _BORDER.match(below) else None
+    numbers = list(reversed(range(len(lines))))
+    if visible == "1":
+        numbers = [number for number in numbers if number == int(row)]
+    for number in numbers:
+        if found := _PROMPT.match(lines[number]):
+            below = "".join(lines[number + 1 : number + 2])
+            if _BORDER.match(below):
+                return found[1].strip()
+            return None
     return None
 
 
@@ -158,7 +165,7 @@ def _strip_faint(line: str) -> str:
 
 
 class PidFile:
-    """The one mailman of a repository: holds the lock and the file that tells its process id."""
+    """Lets one mailman run in a repository: a file that is locked and holds the mailman's process id."""
 
     def __init__(self, root: str) -> None:
         self._file = Path(root) / paths.STORE / "mailman.pid"
@@ -178,10 +185,11 @@ class PidFile:
             os.close(self._fd)
         if found.isdigit() and _is_mailman(int(found)):
             raise self._running(found)
-        self.warning = "Warning: Stale PID file found, cleaning up" if found else None
+        if found:
+            self.warning = "Warning: Stale PID file found, cleaning up"
         self._write(os.getpid())
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: sys.exit(0))
+            signal.signal(number, _exit)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -210,8 +218,12 @@ class PidFile:
         return Denied(f"mailman daemon already running (PID: {pid})", reason="running")
 
 
+def _exit(*_: object) -> None:
+    sys.exit(0)
+
+
 def _is_mailman(pid: int) -> bool:
-    """Whether the process lives and is one: a number is given to another process some time."""
+    """Whether the process lives and is a mailman: the system gives the number of a dead one to other programs."""
     try:
         return "mailman" in Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:

@@ -1,4 +1,4 @@
-"""Where mail lies: the repository's `.agentmail` folder, its file names, and a look that needs no parser.
+"""Where mail is stored: the repository's `.agentmail` folder and its file names; and whether a mailbox is surely empty.
 
 Imports next to nothing: `agentmail receive --hook` runs after every step of an agent, nearly always for nothing.
 """
@@ -44,13 +44,13 @@ def cursor(root: str, name: str) -> str:
     return os.path.join(root, STORE, "cursors", file_name(name))
 
 
-def seat(root: str, name: str) -> str:
+def registration(root: str, name: str) -> str:
     """The file that says: an agent of this name was here, outside tmux."""
     return os.path.join(root, STORE, "agents", file_name(name))
 
 
 def file_name(name: str) -> str:
-    """The name itself wherever it can be one; otherwise percent-encoded, which no other name is stored as."""
+    """The file name for an agent: its own name where that can be one, otherwise percent-encoded."""
     if not ("/" in name or "\0" in name or name.startswith("..") or name in ("", ".") or agent_name(name) != name):
         return name
     encoded = name.replace("%", "%25").replace("/", "%2F").replace("\0", "%00")
@@ -58,7 +58,7 @@ def file_name(name: str) -> str:
 
 
 def agent_name(file: str) -> str:
-    """What `file_name` made the file from."""
+    """The agent's name from which `file_name` made this one."""
     if file == "%":
         return ""
     head, *parts = file.split("%")
@@ -66,9 +66,9 @@ def agent_name(file: str) -> str:
     return head + "".join(known[part[:2]] + part[2:] if part[:2] in known else f"%{part}" for part in parts)
 
 
-def take_seat(root: str, name: str) -> None:
+def register(root: str, name: str) -> None:
     """Make the agent known to the others."""
-    path = seat(root, name)
+    path = registration(root, name)
     os.makedirs(os.path.dirname(path), 0o750, exist_ok=True)
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
     os.utime(path)

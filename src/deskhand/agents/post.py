@@ -44,11 +44,11 @@ class Post:
         return room
 
     def me(self) -> str:
-        with _saying("failed to get current window"):
+        with _report_as("failed to get current window"):
             return self.roster.me()
 
     def send(self, recipient: str, text: str, *, known: Collection[str] = ()) -> str:
-        """Store the message for the recipient; its id, once it is safe on the disk. `known` are there for sure."""
+        """Store the message for the recipient; returns its id once it is stored. Names in `known` are not looked up."""
         if not text:
             raise InvalidInput("no message provided")
         if len(text.encode()) > LIMIT:
@@ -56,15 +56,15 @@ class Post:
         me = self.me()
         if recipient == me:
             raise Denied("cannot send message to self", reason="self")
-        with _saying("failed to check recipient"):
+        with _report_as("failed to check recipient"):
             if recipient in self._read_ignore_list() or (recipient not in known and recipient not in self._others()):
                 raise NotFound(
                     "recipient not found", hint="list-recipients and `agentmail recipients` tell who is there"
                 )
-        with _saying("failed to generate message ID"):
+        with _report_as("failed to generate message ID"):
             identifier = "".join(secrets.choice(_LETTERS) for _ in range(8))
         room = self._room_of(recipient)
-        with _saying("failed to write message"):
+        with _report_as("failed to write message"):
             room.append(AgentMessage(identifier, me, recipient, text, self._now()))
         return identifier
 
@@ -72,14 +72,14 @@ class Post:
         """The oldest unread message, given to nobody else; None if there is none."""
         me = self.me()
         room = self.enter()
-        with _saying("failed to read messages"):
+        with _report_as("failed to read messages"):
             message = room.take(me)
             if message is not None:
                 room.set_last_read(me, self._clock() // 1_000_000, self._now())
             return message
 
     def wait(self, seconds: float) -> AgentMessage | None:
-        """Like `receive`, but stay for so long if there is nothing yet."""
+        """Like `receive`, but wait up to this time for a message."""
         until = time.monotonic() + seconds
         with self.enter().bell(self.me()) as bell:
             while (message := self.receive()) is None and (left := until - time.monotonic()) > 0:
@@ -92,13 +92,13 @@ class Post:
             raise InvalidInput(f"Invalid status: {status}. Valid: {', '.join(STATUSES)}")
         me = self.me()
         room = self.enter()
-        with _saying("failed to update status"):
+        with _report_as("failed to update status"):
             room.set_status(me, known[0], self._now())
 
     def recipients(self) -> list[tuple[str, bool]]:
         """Everybody who can be written to, and this agent itself, which is marked."""
         me = self.me()
-        with _saying("failed to list windows"):
+        with _report_as("failed to list windows"):
             ignored = self._read_ignore_list()
             names = dict.fromkeys([*(window.address for window in self.roster.windows()), *self._others(), me])
             return [(name, name == me) for name in names if name == me or name not in ignored]
@@ -122,7 +122,7 @@ class Post:
         return names
 
     def _room_of(self, recipient: str) -> Mailroom:
-        """The recipient reads where it works: in another repository, if all its panes are there."""
+        """The mailboxes that the recipient reads: those of another repository, if all its panes are there."""
         room = self.enter()
         roots = [
             paths.repository(folder)
@@ -150,7 +150,7 @@ class Post:
 
 
 @contextmanager
-def _saying(what: str) -> Iterator[None]:
+def _report_as(what: str) -> Iterator[None]:
     """Report a failure of the machine, of tmux or of the database in the words that clients know."""
     try:
         yield

@@ -62,8 +62,8 @@ class Named:
         return []
 
 
-class Beside(Named):
-    """Somebody without a window of their own who sees the windows of the session around them, as they are now."""
+class Onlooker(Named):
+    """Somebody without a window, such as the person at the page, who sees the windows of the session."""
 
     def __init__(self, name: str, pane: str | None) -> None:
         super().__init__(name)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
-from deskhand.agents.mail import NEVER, AgentMessage, AgentState, Status, instant
+from deskhand.agents.mail import NEVER, AgentMessage, AgentState, StateSetters, instant
 from deskhand.errors import Unavailable
 from deskhand.store import Bell, Row, Store, Transaction
 
@@ -14,7 +14,7 @@ CHANNEL = "agent_mail"
 _COLUMNS = "id, sender, box, text, created_at, is_read"
 
 
-class SqlRoom:
+class SqlRoom(StateSetters):
     beyond_tmux = True
 
     def __init__(self, store: Store, room: str) -> None:
@@ -22,24 +22,26 @@ class SqlRoom:
         self._room = room
 
     def append(self, message: AgentMessage) -> None:
-        if not self._store.write_sync(lambda tx: self._insert(tx, message)):
+        if not self.merge(message.to, [message]):
             raise Unavailable(f"the message id {message.id} is taken", hint="send it again")
 
     def merge(self, name: str, messages: list[AgentMessage]) -> int:
-        return self._store.write_sync(
-            lambda tx: sum(self._insert(tx, replace(message, to=name)) for message in messages)
-        )
+        def insert(tx: Transaction) -> int:
+            return sum(self._insert(tx, replace(message, to=name)) for message in messages)
+
+        return self._store.write_sync(insert)
 
     def take(self, name: str) -> AgentMessage | None:
         def oldest(tx: Transaction) -> AgentMessage | None:
             # Two receivers must not wait for each other, nor get the same message.
-            skip = "FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
-            rows = tx.all(
+            skip = {"postgresql": "FOR UPDATE SKIP LOCKED", "sqlite": ""}[tx.dialect]
+            sql = (
                 "UPDATE agent_message SET is_read = 1 WHERE seq = (SELECT seq FROM agent_message"
-                f" WHERE room = ? AND box = ? AND is_read = 0 ORDER BY seq LIMIT 1 {skip}) RETURNING {_COLUMNS}",
-                *(self._room, name),
+                f" WHERE room = ? AND box = ? AND is_read = 0 ORDER BY seq LIMIT 1 {skip}) RETURNING {_COLUMNS}"
             )
-            return _message(rows[0]) if rows else None
+            for row in tx.all(sql, self._room, name):
+                return _message(row)
+            return None
 
         return self._store.write_sync(oldest)
 
@@ -56,14 +58,17 @@ class SqlRoom:
         return [row[0] for row in rows]
 
     def bell(self, name: str | None) -> AbstractContextManager[Bell]:
-        return self._store.bell(CHANNEL, None if name is None else self._ring(name))
+        payload = None
+        if name is not None:
+            payload = self._payload(name)
+        return self._store.bell(CHANNEL, payload)
 
     def register(self, name: str, now: str) -> None:
         sql = (
             "INSERT INTO agent_seat (room, name, seen_ns) VALUES (?, ?, ?)"
             " ON CONFLICT (room, name) DO UPDATE SET seen_ns = excluded.seen_ns"
         )
-        self._store.write_sync(lambda tx: tx.execute(sql, self._room, name, instant(now) or 0))
+        self._execute(sql, self._room, name, instant(now) or 0)
 
     def registrations(self) -> dict[str, int]:
         return dict(self._rows("SELECT name, seen_ns FROM agent_seat WHERE room = ? ORDER BY name", self._room))
@@ -72,18 +77,6 @@ class SqlRoom:
         columns = "name, status, updated_at, notified_at, last_read_at"
         rows = self._rows(f"SELECT {columns} FROM agent_state WHERE room = ? ORDER BY name", self._room)
         return [AgentState(*row) for row in rows]
-
-    def set_status(self, name: str, status: Status, now: str) -> None:
-        if status == "ready":
-            self._change(name, now, status=status, updated_at=now)
-        else:
-            self._change(name, now, status=status, updated_at=now, notified_at=NEVER)
-
-    def set_notified(self, name: str, now: str) -> None:
-        self._change(name, now, notified_at=now)
-
-    def set_last_read(self, name: str, milliseconds: int, now: str) -> None:
-        self._change(name, now, last_read_at=milliseconds)
 
     def remove_states(self, names: list[str]) -> None:
         def remove(tx: Transaction) -> None:
@@ -97,7 +90,7 @@ class SqlRoom:
         values = (self._room, name, instant(before) or 0)
         if dry_run:
             return int(self._rows(f"SELECT count(*) {old}", *values)[0][0])
-        return self._store.write_sync(lambda tx: tx.execute(f"DELETE {old}", *values))
+        return self._execute(f"DELETE {old}", *values)
 
     def remove_if_empty(self, name: str, *, dry_run: bool) -> bool:
         del dry_run  # a mailbox without messages is nothing that could be removed
@@ -115,7 +108,7 @@ class SqlRoom:
             *(*values, instant(message.created_at), int(message.read)),
         )
         if tx.dialect == "postgresql":
-            tx.one("SELECT pg_notify(?, ?)", CHANNEL, self._ring(message.to))
+            tx.one("SELECT pg_notify(?, ?)", CHANNEL, self._payload(message.to))
         return added
 
     def _change(self, name: str, now: str, **changes: Any) -> None:
@@ -125,12 +118,15 @@ class SqlRoom:
             " VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (room, name) DO UPDATE SET "
             + ", ".join(f"{column} = excluded.{column}" for column in changes)
         )
-        self._store.write_sync(lambda tx: tx.execute(sql, self._room, name, *new.values()))
+        self._execute(sql, self._room, name, *new.values())
+
+    def _execute(self, sql: str, *values: Any) -> int:
+        return self._store.write_sync(lambda tx: tx.execute(sql, *values))
 
     def _rows(self, sql: str, *values: Any) -> list[Row]:
         return self._store.write_sync(lambda tx: tx.all(sql, *values))
 
-    def _ring(self, name: str) -> str:
+    def _payload(self, name: str) -> str:
         return sha256(f"{self._room}\n{name}".encode()).hexdigest()[:32]
 
 

@@ -15,7 +15,7 @@ _FORMAT = "#{pane_id} #{window_id} #{n:window_name} #{window_name} #{pane_curren
 
 
 class TmuxFailed(Exception):
-    """tmux could not answer; what it said."""
+    """tmux could not answer; the message is what it said."""
 
 
 class NoWindow(TmuxFailed):
@@ -110,7 +110,7 @@ def all_panes() -> list[dict[str, str]]:
 
 
 def _cut(text: str, *lengths: int) -> list[str]:
-    """Fields that were joined by blanks and may hold some; each length is in bytes, the last field is the rest."""
+    """Split fields joined by blanks, which may contain blanks, by their lengths in bytes; the last is the rest."""
     rest = text.encode()
     fields = []
     for length in lengths:

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from deskhand import environment
-from deskhand.cli.command import command, tell
+from deskhand.cli.command import command, flag, tell
 from deskhand.clock import utc_now
 
 
 def add_to(commands: Any) -> None:
     made = command(commands, "backup", _backup, "write database, keys, config and local mailbox to a file", json=True)
     made.add_argument("file", type=Path, help="a new file; it holds secrets and only you can read it")
-    made.add_argument("--without-database", action="store_true", help="leave the database to its own tool")
+    flag(made, "--without-database", "leave the database to its own tool")
     back = command(commands, "restore", _restore, "put a backup back; what was there is kept aside", json=True)
     back.add_argument("file", type=Path, help="a file of `deskhand backup`")
     back.add_argument("--to", type=Path, help="another folder than DESKHAND_HOME")

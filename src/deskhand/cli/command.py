@@ -24,8 +24,12 @@ def command(commands: Any, name: str, run: Run, text: str, *, json: bool = False
     made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=_sentence(text))
     made.set_defaults(run=run)
     if json:
-        made.add_argument("--json", action="store_true", help="print JSON")
+        flag(made, "--json", "print JSON")
     return made
+
+
+def flag(made: argparse.ArgumentParser, name: str, text: str) -> None:
+    made.add_argument(name, action="store_true", help=text)
 
 
 def group(commands: Any, name: str, text: str) -> Any:

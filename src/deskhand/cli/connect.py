@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, opened_desk, tell
+from deskhand.cli.command import command, confirm, flag, opened_desk, tell
 from deskhand.errors import DeskError, NotFound
 from deskhand.servers import SERVERS
 from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
@@ -23,10 +23,10 @@ def add_to(commands: Any) -> None:
     made = command(commands, "connect", _connect, "make the desk known to an assistant's program", json=True)
     made.add_argument("client", choices=CLIENTS, help="which program")
     made.add_argument("--server", choices=SERVERS, default="desk", help="which server of the desk (default desk)")
-    made.add_argument("--http", action="store_true", help="to the running desk, with a token of its own")
-    made.add_argument("--print", action="store_true", help="show what to put where; change nothing")
-    made.add_argument("--undo", action="store_true", help="put back what was there before")
-    made.add_argument("--yes", action="store_true", help="do not ask")
+    flag(made, "--http", "to the running desk, with a token of its own")
+    flag(made, "--print", "show what to put where; change nothing")
+    flag(made, "--undo", "put back what was there before")
+    flag(made, "--yes", "do not ask")
 
 
 def _connect(options: argparse.Namespace) -> int:
@@ -105,10 +105,8 @@ def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) 
 def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | Address:
     if not options.http:
         return this_program(desk.settings.home, options.server)
-    desk_address = f"http://127.0.0.1:{desk.settings.inbox_port}"
-    if options.server == "desk":
-        return Address(f"{desk_address}/mcp", token)
-    return Address(f"{desk_address}/{options.server}/mcp", token)
+    path = SERVERS[options.server].path
+    return Address(f"http://127.0.0.1:{desk.settings.inbox_port}{path}", token)
 
 
 def _fresh_token(desk: "Desk", name: str) -> str:

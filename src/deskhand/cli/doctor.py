@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, opened_desk, run, tell
+from deskhand.cli.command import command, flag, opened_desk, run, tell
 from deskhand.errors import BadConfig, describe
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ _MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
 
 def add_to(commands: Any) -> None:
     made = command(commands, "doctor", _doctor, "check the desk; each finding says what to do", json=True)
-    made.add_argument("--fix", action="store_true", help="repair what is safe: permissions, schema, folders, index")
+    flag(made, "--fix", "repair what is safe: permissions, schema, folders, index")
 
 
 def _doctor(options: argparse.Namespace) -> int:

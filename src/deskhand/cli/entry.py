@@ -6,7 +6,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import ask_secret, command, group, opened_desk, tell
+from deskhand.cli.command import ask_secret, command, flag, group, opened_desk, tell
 from deskhand.errors import InvalidInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def add_to(commands: Any) -> None:
     link = command(commands, "link", _link, "a fresh link that signs one browser in to the running desk", json=True)
-    link.add_argument("--end-all", action="store_true", help="end every session and open link instead")
+    flag(link, "--end-all", "end every session and open link instead")
     password = group(commands, "password", "a password for the page, beside the links")
     command(password, "set", _set, "ask for a password of at least 10 characters, or read it from stdin")
     command(password, "remove", _remove, "let links alone open the page")

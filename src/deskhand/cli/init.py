@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, tell
+from deskhand.cli.command import command, confirm, flag, tell
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, InvalidInput, describe
 
@@ -34,11 +34,11 @@ def add_to(commands: Any) -> None:
     made.add_argument("--smtp-url", help="smtps://USER@HOST")
     made.add_argument("--user", help="whose tasks these are")
     made.add_argument("--timezone", help="a zone such as Europe/Berlin")
-    made.add_argument("--make-folders", action="store_true", help="make the vault and the desk's folders in it")
-    made.add_argument("--yes", action="store_true", help="ask nothing; only what is given is set")
+    flag(made, "--make-folders", "make the vault and the desk's folders in it")
+    flag(made, "--yes", "ask nothing; only what is given is set")
 
 
-def _init(options: argparse.Namespace) -> int:
+def _init(options: argparse.Namespace) -> None:
     from deskhand.setup import init
 
     home = Path(environment.home(environment.variables()))
@@ -56,11 +56,11 @@ def _init(options: argparse.Namespace) -> int:
     _show(plan, options)
     if plan.writes and not confirm(f"Write {plan.file}?", yes=options.yes):
         print("nothing was changed")
-        return 0
-    return _carry_out(plan, options, folders=folders)
+    else:
+        _carry_out(plan, options, folders=folders)
 
 
-def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> int:
+def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> None:
     from deskhand.config import load
     from deskhand.setup import init
 
@@ -84,7 +84,6 @@ def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool
         lines.append(f"wrote {plan.file}")
     lines += [f"next: {step}" for step in following]
     tell(options, facts, "\n".join(lines))
-    return 0
 
 
 def _show(plan: "ConfigPlan", options: argparse.Namespace) -> None:
@@ -113,7 +112,8 @@ def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
     from deskhand.setup import init
 
     current = {name: init.current_value(home, name) for name in _FLAGS.values()}
-    vaults = {str(number): str(vault) for number, vault in enumerate(init.vaults(environment.variables()), 1)}
+    found = init.vaults(environment.variables())
+    vaults = {str(number): str(vault) for number, vault in enumerate(found, 1)}
     for number, vault in vaults.items():
         print(f"  {number}  {vault}", file=sys.stderr)
     answers: dict[str, str] = {}

@@ -5,14 +5,14 @@ import webbrowser
 from pathlib import Path
 from typing import Any
 
-from deskhand.cli.command import ask_secret, command, group
+from deskhand.cli.command import ask_secret, command, flag, group
 
 
 def add_to(mail: Any) -> None:
     login = group(mail, "login", "sign the desk in to a mail account")
     gmail = command(login, "gmail", _gmail, "sign in to Gmail in a browser")
     gmail.add_argument("--client", type=Path, help="JSON of your desktop OAuth client at Google; once is enough")
-    gmail.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
+    flag(gmail, "--no-browser", "print the address instead of opening a browser")
     command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
 
 

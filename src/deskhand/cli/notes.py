@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, end_progress, group, opened_desk, plain, show_progress
+from deskhand.cli.command import command, end_progress, flag, group, opened_desk, plain, show_progress
 
 if TYPE_CHECKING:
     from deskhand.notes.index import NoteList
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     notes = group(commands, "notes", "look into the vault from the command line")
     index = command(notes, "index", _index, "bring the search index up to date, with a progress bar")
-    index.add_argument("--rebuild", action="store_true", help="throw the index away first")
+    flag(index, "--rebuild", "throw the index away first")
     search = command(notes, "search", _search, "find notes by text", json=True)
     search.add_argument("query")
     search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")

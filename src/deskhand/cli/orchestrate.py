@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, opened_desk, plain, run
+from deskhand.cli.command import at_desk, command, flag, opened_desk, plain, run
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, describe
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     text = "bring mail to the desk, draft replies, send what you approved"
     made = command(commands, "orchestrate", _orchestrate, text)
-    made.add_argument("--once", action="store_true", help="make one pass over all that waits, then end")
+    flag(made, "--once", "make one pass over all that waits, then end")
     made.add_argument("--workers", type=_positive, default=4, help="how many steps at a time (default 4)")
     command(commands, "status", _status, "say how the desk stands", json=True)
 

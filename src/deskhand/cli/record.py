@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, opened_desk, plain, tell
+from deskhand.cli.command import command, flag, opened_desk, plain, tell
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     log = command(commands, "log", _log, "show what was done at this desk", json=True)
     log.add_argument("--limit", type=int, default=50, help="at most so many entries, the newest (default 50)")
-    log.add_argument("--verify", action="store_true", help="prove the record whole, or name the first bad line")
+    flag(log, "--verify", "prove the record whole, or name the first bad line")
 
 
 def _log(options: argparse.Namespace) -> int:

@@ -2,7 +2,6 @@
 
 import argparse
 import asyncio
-import os
 import sys
 import threading
 import time
@@ -11,7 +10,8 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, opened_desk, run, tell
+from deskhand.cli.command import command, flag, opened_desk, run, tell
+from deskhand.files import open_private
 from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
@@ -29,15 +29,15 @@ LARGEST_LOG = 10_000_000
 def add_to(commands: Any) -> None:
     mcp = command(commands, "mcp", _mcp, "serve MCP on stdio, or with --http on 127.0.0.1")
     mcp.add_argument("server", choices=sorted(SERVERS), help="which server")
-    mcp.add_argument("--http", action="store_true", help="speak Streamable HTTP at /mcp; wants a bearer token")
+    flag(mcp, "--http", "speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
 
     up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
     port = "port (default inbox.port, 8642; with --demo a free one); 0 takes a free one"
     up.add_argument("--port", type=int, help=port)
-    up.add_argument("--no-browser", action="store_true", help="print the address and open no browser")
-    up.add_argument("--demo", action="store_true", help="on a throwaway desk with mail, notes, tasks and two agents")
+    flag(up, "--no-browser", "print the address and open no browser")
+    flag(up, "--demo", "on a throwaway desk with mail, notes, tasks and two agents")
 
 
 def _mcp(options: argparse.Namespace) -> None:
@@ -102,16 +102,13 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
 
 def _log_file(home: "Path") -> "TextIO":
     """Where the parts log to: a file beside the database, since the terminal is the person's."""
+
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
     if file.exists() and file.stat().st_size > LARGEST_LOG:
         file.replace(home / "desk.log.1")
     _say(f"the log is {file}")
-    return open(file, "a", encoding="utf-8", opener=_private)  # Path.open has no opener
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return open(file, "a", encoding="utf-8", opener=open_private)  # Path.open has no opener
 
 
 async def _run(
@@ -149,7 +146,10 @@ async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None
 
 def _has_display() -> bool:
     """Whether a browser can open a window; without one a text browser would take over this terminal."""
-    return sys.platform in ("darwin", "win32") or not {"DISPLAY", "WAYLAND_DISPLAY"}.isdisjoint(environment.variables())
+    if sys.platform in ("darwin", "win32"):
+        return True
+    known = environment.variables()
+    return "DISPLAY" in known or "WAYLAND_DISPLAY" in known
 
 
 def _say(text: str) -> None:

@@ -1,15 +1,14 @@
 """`deskhand tasks` and `tasks-api`: tasks to and from a file, and their backend."""
 
 import argparse
-import os
 import sys
-import uuid
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, group, opened_desk, tell
 from deskhand.errors import BadConfig, InvalidInput
+from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -74,14 +73,8 @@ async def _call(desk: "Desk", method: str, path: str, body: bytes | None = None)
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Write beside the place, then replace: an export that fails leaves the last one as it was."""
-    beside = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    """An export that fails leaves the last one as it was."""
     try:
-        with beside.open("xb") as opened:
-            opened.write(content)
-            opened.flush()
-            os.fsync(opened.fileno())
-        beside.replace(file)
+        write_atomically(file, content, mode=None)
     except OSError as error:
-        beside.unlink(missing_ok=True)
         raise InvalidInput(f"{file} cannot be written: {error.strerror}", hint="name another place") from error

@@ -34,9 +34,8 @@ def _create(options: argparse.Namespace) -> None:
         raise InvalidInput("the token needs a name", hint="deskhand token create --name codex")
     if options.owner and options.user:
         raise InvalidInput("the user is given twice", hint="give USER or --user, not both")
-    scopes = options.scope or tokens.EVERYTHING
-    if options.owner:
-        scopes = options.scope or ("tasks:write",)
+    default = ("tasks:write",) if options.owner else tokens.EVERYTHING
+    scopes = options.scope or default
     with opened_desk() as desk:
         create = partial(tokens.create, name=name, now=desk.now(), user=user, scopes=scopes)
         token = desk.store.write_sync(create)

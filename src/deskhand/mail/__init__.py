@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
+BodyFrom = Literal["plain", "html", "none"]
+
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
@@ -43,7 +45,7 @@ class MailContent:
     """The Message-ID header, with its angle brackets; empty where there is none."""
     references: tuple[str, ...]
     body: str
-    body_from: Literal["plain", "html", "none"]
+    body_from: BodyFrom
     warnings: tuple[str, ...]
     """What a reader should know: hidden text removed (how much), links that show another host, text that was cut."""
     attachments: tuple[Attachment, ...]
@@ -114,10 +116,10 @@ class Mailbox(Protocol):
     async def add_label(self, message_id: str, label: str) -> None: ...
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
-        """The draft's id."""
+        """Put a draft into the mailbox; its id."""
 
     async def prepare(self, mail: Outgoing) -> str:
-        """A token for one send; nothing leaves."""
+        """Make a token for one send; nothing leaves yet."""
 
     async def send(self, token: str, mail: Outgoing) -> Sent:
         """Send once. SendFailed and RateLimited mean certainly not sent; OutcomeUnknown that nobody knows."""
@@ -126,12 +128,12 @@ class Mailbox(Protocol):
         """What became of a send whose answer was lost."""
 
     async def position(self) -> str:
-        """A cursor: whatever arrives from now on lies behind it."""
+        """A cursor at the end of the inbox: whatever arrives from now on lies after it."""
 
     async def arrived(self, cursor: str) -> Arrived | None:
         """What came into the inbox after the cursor, whatever its date says; None where the cursor is void."""
 
     async def wait(self, cursor: str, seconds: float) -> None:
-        """Until something may have arrived after the cursor, at most so long."""
+        """Return when something may have arrived after the cursor, at the latest after `seconds`."""
 
     async def close(self) -> None: ...

@@ -6,11 +6,8 @@ import re
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,39}")
 # Mail means the superset more often than what the label says.
 _SUPERSETS = {
-    "iso8859-1": "cp1252",
-    "latin-1": "cp1252",
-    "ascii": "cp1252",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
+    **dict.fromkeys(("iso8859-1", "latin-1", "ascii"), "cp1252"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     "shift_jis": "cp932",
     "euc_kr": "cp949",
     "iso8859-9": "cp1254",
@@ -21,7 +18,7 @@ _REFUSED = frozenset({"idna", "punycode", "undefined", "unicode-escape", "raw-un
 
 
 def decode(data: bytes, label: str | None) -> str:
-    """The text of `data`: UTF-8 where it is that, else what the label says, else western."""
+    """The text of `data`: UTF-8 where it is that, else what the label says, else Windows-1252."""
     codec = _codec(label)
     if codec is None or codec in ("utf-8", "cp1252"):
         return _guess(data, declared=codec)

@@ -1,9 +1,9 @@
 """The person's tokens and passwords: in the system's keyring, else in a file that only they can read."""
 
-import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -46,16 +46,7 @@ def recall(home: Path, name: str) -> str | None:
 def write_private(file: Path, text: str) -> None:
     """Replace `file` whole, readable by its owner only from the first moment."""
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as made:
-            made.write(text)
-            made.flush()
-            os.fsync(made.fileno())
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomically(file, text.encode())
 
 
 def _keyring() -> "KeyringBackend | None":

@@ -23,17 +23,21 @@ from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, 
 from deskhand.mail.google_auth import GoogleAuth
 from deskhand.mail.google_http import Answer, GmailApi, NoAnswer, Parameters, Request, body_of, refusal
 
-LABELS = Request("GET", "labels", (("fields", "labels(id,name)"),))
+LABELS = Request("labels", {"fields": "labels(id,name)"})
 MOST_CACHED = 5000
 SENT_SEARCHED = 100
 """How many sent mails are looked through for one whose fate is unclear."""
 
 _ONCE = "once:"
 """Begins the token where only gmail.send was granted: no draft, one attempt, and an unclear answer stays unclear."""
-_SHOWN = ("From", "To", "Subject", "Date")
+_METADATA = {"format": "metadata", "metadataHeaders": ["From", "To", "Subject", "Date"]}
 _SUMMARY = "id,threadId,labelIds,snippet,internalDate,payload/headers"
 _PAGE = 500
-_HISTORY = ("fields", "history(messagesAdded(message(id,labelIds))),historyId,nextPageToken")
+_HISTORY = {
+    "historyTypes": "messageAdded",
+    "labelId": "INBOX",
+    "fields": "history(messagesAdded(message(id,labelIds))),historyId,nextPageToken",
+}
 
 
 class GmailMailbox:
@@ -55,12 +59,12 @@ class GmailMailbox:
 
     async def address(self) -> str:
         if self._address is None:
-            profile = await self._api.read(Request("GET", "profile", (("fields", "emailAddress"),)))
+            profile = await self._api.read(Request("profile", {"fields": "emailAddress"}))
             self._address = str(profile["emailAddress"])
         return self._address
 
     async def search(self, query: str, limit: int) -> list[MailSummary]:
-        ids = await self._ids(limit, (("q", query),) if query.strip() else ())
+        ids = await self._ids(limit, {"q": query} if query.strip() else {})
         if not ids:
             return []
         labels, *mails = await self._read_present([LABELS, *map(self._summary_request, ids)])
@@ -68,14 +72,14 @@ class GmailMailbox:
         return [self._summary(mail, names) for mail in mails]
 
     async def get(self, message_id: str) -> FullMessage:
-        request = Request("GET", _path("messages", message_id), (("format", "raw"),), what=f"mail {message_id}")
+        request = Request(_path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}")
         data, names = await self._with_labels(request)
         parsed = mime.parse(base64.urlsafe_b64decode(data["raw"] + "=="))
         return parsed.full(self._summary(data, names, parsed))
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
-        query = (("format", "metadata"), *_headers(*_SHOWN), ("fields", f"messages({_SUMMARY})"))
-        request = Request("GET", _path("threads", thread_id), query, what=f"thread {thread_id}")
+        query = {**_METADATA, "fields": f"messages({_SUMMARY})"}
+        request = Request(_path("threads", thread_id), query, what=f"thread {thread_id}")
         data, names = await self._with_labels(request)
         return sorted((self._summary(each, names) for each in data["messages"]), key=attrgetter("date"))
 
@@ -89,7 +93,7 @@ class GmailMailbox:
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
         body = {"message": _wire(raw, thread_id)}
-        draft = await self._write(Request("POST", "drafts", body=body, what=f"thread {thread_id}"))
+        draft = await self._write(Request("drafts", body=body, what=f"thread {thread_id}"))
         return str(draft["id"])
 
     async def prepare(self, mail: Outgoing) -> str:
@@ -104,9 +108,9 @@ class GmailMailbox:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
         message = _wire(mail.raw, mail.thread_id)
         if token.startswith(_ONCE):
-            request = Request("POST", "messages/send", body=message)
+            request = Request("messages/send", body=message)
         else:
-            request = Request("POST", "drafts/send", body={"id": token, "message": message})
+            request = Request("drafts/send", body={"id": token, "message": message})
         try:
             answer = await self._api.once(request)
         except Unavailable as error:  # the sign-in, which comes before the mail is handed over
@@ -121,13 +125,13 @@ class GmailMailbox:
         if token.startswith(_ONCE):
             return Unclear("only sending was granted at Gmail, so that nobody can look what became of it")
         try:
-            await self._api.read(Request("GET", _path("drafts", token), (("format", "minimal"), ("fields", "id"))))
+            await self._api.read(Request(_path("drafts", token), {"format": "minimal", "fields": "id"}))
         except NotFound:
             return await self._find_sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
         return NotSent(token)
 
     async def position(self) -> str:
-        profile = await self._api.read(Request("GET", "profile", (("fields", "historyId"),)))
+        profile = await self._api.read(Request("profile", {"fields": "historyId"}))
         return str(profile["historyId"])
 
     async def arrived(self, cursor: str) -> Arrived | None:
@@ -135,9 +139,8 @@ class GmailMailbox:
         if not cursor.isdecimal():
             return None
         ids: dict[str, None] = {}
-        asked = (("startHistoryId", cursor), ("historyTypes", "messageAdded"), ("labelId", "INBOX"), _HISTORY)
         try:
-            async for answer in self._pages("history", asked):
+            async for answer in self._pages("history", {"startHistoryId": cursor, **_HISTORY}):
                 ids |= dict.fromkeys(_ids_added(answer))
                 cursor = str(answer["historyId"])
         except NotFound:
@@ -153,18 +156,18 @@ class GmailMailbox:
         await self._http.aclose()
 
     async def _pages(self, path: str, query: Parameters) -> AsyncIterator[dict[str, Any]]:
-        page: Parameters = ()
+        page: dict[str, str] = {}
         while True:
-            answer = await self._api.read(Request("GET", path, (*query, *page)))
+            answer = await self._api.read(Request(path, {**query, **page}))
             yield answer
             if "nextPageToken" not in answer:
                 return
-            page = (("pageToken", str(answer["nextPageToken"])),)
+            page["pageToken"] = str(answer["nextPageToken"])
 
     async def _ids(self, limit: int, query: Parameters) -> list[str]:
         ids: list[str] = []
-        page = (("maxResults", str(min(limit, _PAGE))), ("fields", "messages(id),nextPageToken"))
-        async for answer in self._pages("messages", (*query, *page)):
+        page = {"maxResults": str(min(limit, _PAGE)), "fields": "messages(id),nextPageToken"}
+        async for answer in self._pages("messages", {**query, **page}):
             ids += [str(each["id"]) for each in answer.get("messages", ())]
             if len(ids) >= limit:
                 break
@@ -179,10 +182,10 @@ class GmailMailbox:
         return bodies
 
     def _summary_request(self, message_id: str) -> Request:
-        query: Parameters = (("format", "metadata"), *_headers(*_SHOWN), ("fields", _SUMMARY))
+        query: Parameters = {**_METADATA, "fields": _SUMMARY}
         if message_id in self._known:
-            query = (("format", "minimal"), ("fields", "id,labelIds"))
-        return Request("GET", _path("messages", message_id), query, what=f"mail {message_id}")
+            query = {"format": "minimal", "fields": "id,labelIds"}
+        return Request(_path("messages", message_id), query, what=f"mail {message_id}")
 
     def _summary(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> MailSummary:
         labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
@@ -203,17 +206,17 @@ class GmailMailbox:
         name = label.strip()
         if not name:
             raise InvalidInput("a label needs a name")
-        exists = Request("GET", _path("messages", message_id), (("format", "minimal"), ("fields", "id")), what=what)
+        exists = Request(_path("messages", message_id), {"format": "minimal", "fields": "id"}, what=what)
         _, names = await self._with_labels(exists)
         ids = {known.casefold(): label_id for label_id, known in names.items()}
         if name.casefold() in ids:
             return ids[name.casefold()]
-        made = await self._write(Request("POST", "labels", body={"name": name}))
+        made = await self._write(Request("labels", body={"name": name}))
         return str(made["id"])
 
     async def _modify(self, message_id: str, **change: list[str]) -> None:
         path = f"{_path('messages', message_id)}/modify"
-        await self._write(Request("POST", path, (("fields", "id"),), change, what=f"mail {message_id}"))
+        await self._write(Request(path, {"fields": "id"}, change, what=f"mail {message_id}"))
 
     async def _write(self, request: Request) -> dict[str, Any]:
         return body_of(await self._api.once(request), request)
@@ -221,12 +224,12 @@ class GmailMailbox:
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
         """Our mail among the sent ones, by the header that names its action: Gmail rewrites Message-ID."""
         # The label lists a mail at once, the search index moments later; the index finds it among many.
-        for query in ((), (("q", f"to:{mail.recipients[0]}"),)):
-            ids = await self._ids(SENT_SEARCHED, (("labelIds", "SENT"), *query))
-            fields = ("fields", "id,threadId,payload/headers")
-            metadata = (("format", "metadata"), *_headers(mime.ACTION_HEADER), fields)
-            for data in await self._read_present([Request("GET", _path("messages", each), metadata) for each in ids]):
-                if any(header["value"] == mail.action_id for header in _header_list(data)):
+        fields = "id,threadId,payload/headers"
+        metadata = {"format": "metadata", "metadataHeaders": mime.ACTION_HEADER, "fields": fields}
+        for query in ({}, {"q": f"to:{mail.recipients[0]}"}):
+            ids = await self._ids(SENT_SEARCHED, {"labelIds": "SENT", **query})
+            for data in await self._read_present([Request(_path("messages", each), metadata) for each in ids]):
+                if mime.parse(_header_bytes(data)).action_id == mail.action_id:
                     return Sent(str(data["id"]), str(data["threadId"]))
         return None
 
@@ -259,10 +262,6 @@ def _path(kind: str, name: str) -> str:
     return f"{kind}/{name}"
 
 
-def _headers(*names: str) -> tuple[tuple[str, str], ...]:
-    return tuple(("metadataHeaders", name) for name in names)
-
-
 def _wire(raw: bytes, thread_id: str | None) -> dict[str, str]:
     message = {"raw": base64.urlsafe_b64encode(raw).decode()}
     if thread_id is not None:
@@ -274,13 +273,9 @@ def _label_names(labels: dict[str, Any]) -> dict[str, str]:
     return {str(label["id"]): str(label["name"]) for label in labels.get("labels", ())}
 
 
-def _header_list(data: dict[str, Any]) -> list[dict[str, str]]:
-    return list(data.get("payload", {}).get("headers", ()))
-
-
 def _header_bytes(data: dict[str, Any]) -> bytes:
-    lines = (f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in _header_list(data))
-    return "".join(lines).encode()
+    headers = data.get("payload", {}).get("headers", ())
+    return "".join(f"{each['name']}: {' '.join(each['value'].split())}\r\n" for each in headers).encode()
 
 
 def _without_labels(data: dict[str, Any], parsed: mime.Parsed) -> MailSummary:

@@ -66,19 +66,15 @@ class GoogleAuth:
         self._bearer: str | None = None
         self._lock = anyio.Lock()
 
-    async def bearer(self) -> str:
+    async def bearer(self, refused: str | None = None) -> str:
+        """A bearer token, and a new one where the last was refused."""
         async with self._lock:
-            if self._bearer is None:
-                user = load_user(self._settings)
-                self._bearer = user.fresh(self._now()) or await self._ask_for_bearer(user)
-            return self._bearer
-
-    async def renew(self, stale: str) -> str:
-        """Another bearer than `stale`, which was refused."""
-        async with self._lock:
-            if self._bearer == stale or self._bearer is None:
+            if self._bearer == refused:
                 # Another process of this desk, or a new sign-in, may have replaced it meanwhile.
-                self._bearer = await self._ask_for_bearer(load_user(self._settings))
+                user = load_user(self._settings)
+                fresh = user.fresh(self._now()) if refused is None else None
+                self._bearer = fresh or await self._ask_for_bearer(user)
+            assert self._bearer is not None  # noqa: S101 - nobody refuses what was never given out
             return self._bearer
 
     async def _ask_for_bearer(self, user: AuthorizedUser) -> str:
@@ -196,7 +192,6 @@ def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], 
         consent = Consent(client, redirect, secrets.token_urlsafe(24), secrets.token_urlsafe(64))
         visit(consent.url)
         code = _wait_for_code(landing, consent)
-
     proof = {"client_id": client.client_id, "client_secret": client.client_secret, "code": code}
     proof |= {"code_verifier": consent.verifier, "redirect_uri": redirect}
 
@@ -239,7 +234,7 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
 
     def log_message(self, *_: object) -> None:
-        """The request line holds the code."""
+        """Log nothing: the request line holds the code."""
 
 
 def _wait_for_code(landing: _Landing, consent: Consent) -> str:

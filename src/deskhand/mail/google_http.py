@@ -6,7 +6,7 @@ certainly done nothing.
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,18 +28,22 @@ _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyL
 _BOUNDARY = "deskhand-batch"
 
 
-Parameters = tuple[tuple[str, str], ...]
+Parameters = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    method: str
     path: str
     """Below /gmail/v1/users/me/."""
-    query: Parameters = ()
+    query: Parameters = field(default_factory=dict)
     body: dict[str, Any] | None = None
+    """What is posted; a request without it only reads."""
     what: str = ""
     """What is asked for, for the error that says it is not there."""
+
+    @property
+    def method(self) -> str:
+        return "GET" if self.body is None else "POST"
 
     @property
     def target(self) -> str:
@@ -111,7 +115,8 @@ class GmailApi:
             again = [place for place, answer in enumerate(answers) if _may_pass(answer)]
             if not again:
                 break
-            wait = max(self._jitter(attempt), *(answers[place].retry_after or 0 for place in again))
+            jitter = FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
+            wait = max(jitter, *(answers[place].retry_after or 0 for place in again))
             if wait > LONGEST_WAIT:
                 break
             await self._sleep(wait)
@@ -121,19 +126,16 @@ class GmailApi:
         return answers
 
     async def once(self, request: Request) -> Answer | NoAnswer:
-        """For what changes something: never tried again, whatever happened."""
+        """The answer to what changes something: it is never tried again, whatever happened."""
         (answer,) = await self._exchange([request])
         return answer
-
-    def _jitter(self, attempt: int) -> float:
-        return FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
 
     async def _exchange(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
         bearer = await self._auth.bearer()
         answers = await self._ask_all(requests, bearer)
         refused = [place for place, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 401]
         if refused:
-            bearer = await self._auth.renew(bearer)
+            bearer = await self._auth.bearer(refused=bearer)
             newer = await self._ask_all([requests[place] for place in refused], bearer)
             for place, answer in zip(refused, newer, strict=True):
                 answers[place] = answer
@@ -153,13 +155,10 @@ class GmailApi:
         return [answer for start in sorted(answers) for answer in answers[start]]
 
     async def _ask(self, request: Request, bearer: str) -> Answer | NoAnswer:
+        url = self._origin + request.target
+        headers = {"Authorization": f"Bearer {bearer}"}
         try:
-            answer = await self._http.request(
-                request.method,
-                self._origin + request.target,
-                json=request.body,
-                headers={"Authorization": f"Bearer {bearer}"},
-            )
+            answer = await self._http.request(request.method, url, json=request.body, headers=headers)
         except httpx2.TransportError as error:
             return NoAnswer(error)
         return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
@@ -193,7 +192,7 @@ def body_of(answer: Answer | NoAnswer, request: Request) -> dict[str, Any]:
             raise refusal(answer, request)
 
 
-def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - one line a status
+def refusal(answer: Answer, request: Request) -> DeskError:
     if answer.wants_fewer:
         return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
     match answer.status:
@@ -202,9 +201,7 @@ def refusal(answer: Answer, request: Request) -> DeskError:  # noqa: PLR0911 - o
         case 403:
             hint = f"run `{LOGIN}` and tick every box"
             return Denied(f"Gmail does not allow it: {answer.message}", reason=answer.reason or "forbidden", hint=hint)
-        case 404:
-            return NotFound(f"{request.what or request.path} not found")
-        case 400 if answer.message.startswith("Invalid id value"):
+        case status if status == 404 or answer.message.startswith("Invalid id value"):
             return NotFound(f"{request.what or request.path} not found")
         case status if 400 <= status < 500:
             return InvalidInput(f"Gmail refuses it: {answer.message}", status=status)

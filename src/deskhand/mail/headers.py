@@ -17,7 +17,8 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _FOLD = re.compile(r"\r?\n(?=[ \t])")
 _ENCODED = re.compile(r"=\?([^?\s]{1,75})\?([bBqQ])\?([^?\r\n]*)\?=")
 _ID = re.compile(r"<([!-;=?-~]{1,898})>")
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMES = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_MONTHS = {name: number for number, name in enumerate(_NAMES, 1)}
 _MONTH = f"(?P<month>{'|'.join(_MONTHS)})"
 _CLOCK = r"(?P<hour>\d{1,2})[:.](?P<minute>\d\d)(?:[:.](?P<second>\d\d))?(?:\.\d+)?"
 _OFFSET = r"[+-]\d\d:?\d\d\b"
@@ -57,7 +58,8 @@ def date(value: bytes | str) -> datetime | None:
     found = next(filter(None, (form.search(source) for form in _DATES)), None)
     if found is None:
         return None
-    day = (_year(found["year"]), _month(found["month"]), int(found["day"]))
+    month = _MONTHS.get(found["month"].lower()) or int(found["month"])
+    day = (_year(found["year"]), month, int(found["day"]))
     # A leap second is the second before it.
     time = (int(found["hour"]), int(found["minute"]), min(int(found["second"] or 0), 59))
     try:
@@ -71,10 +73,6 @@ def _year(digits: str) -> int:
     if len(digits) == 4:
         return year
     return year + (1900 if year >= 70 else 2000)
-
-
-def _month(name: str) -> int:
-    return int(name) if name.isdigit() else _MONTHS.index(name.lower()) + 1
 
 
 def _zone(name: str | None) -> timezone:

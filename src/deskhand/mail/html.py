@@ -7,7 +7,7 @@ the whole tree take minutes on a few hundred thousand open tags.
 import html
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -40,7 +40,7 @@ _CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "
 _CLOSES["dd"] = _CLOSES["dt"]
 LONGEST_SHEET = 300_000
 LOOK_BACK = 20
-"""Looking at the top of the stack only keeps hostile depth cheap."""
+"""How far down the stack of open elements is looked: more would make hostile depth slow."""
 _FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
 _COLOURS = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "transparent": ""}
@@ -65,7 +65,7 @@ class _Element:
     href: str = ""
     starts: int = 0
     hides: bool = False
-    """By itself, not because it stands in something hidden."""
+    """It hides its content itself; it does not merely stand in something hidden."""
 
     def inner(self, tag: str) -> "_Element":
         """An element in this one, as it looks before its own style."""
@@ -83,6 +83,8 @@ class _Reader:
     hidden_characters: int = 0
 
     def text(self, source: str) -> None:
+        if not source:
+            return
         top = self.stack[-1]
         text = html.unescape(_HUGE_REFERENCE.sub("\ufffd", source))
         if top.hidden:
@@ -192,35 +194,25 @@ class _Reader:
 
 def visible(source: str) -> Visible:
     reader = _Reader(_sheet_rules(source))
-    for text, close, tag, attributes in _tokens(source):
-        if text:
-            reader.text(text)
-        elif close:
-            reader.end(tag)
-        elif tag:
-            reader.start(tag, attributes)
-    lines = (" ".join(line.split(" ")).strip(" ") for line in re.sub(" {2,}", " ", "".join(reader.shown)).split("\n"))
-    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    return Visible(text, reader.hidden_parts, reader.hidden_characters, tuple(dict.fromkeys(reader.misleading)))
-
-
-def _tokens(source: str) -> Iterator[tuple[str, bool, str, dict[str, str]]]:
-    """(text, is closing, tag, attributes); the content of scripts and styles is left out."""
     lower = source.lower()
     if len(lower) != len(source):  # some capitals have two small letters, which would shift every place
         lower = source
     at = 0
     while found := _TOKEN.search(source, at):
-        if found.start() > at:
-            yield source[at : found.start()], False, "", {}
+        reader.text(source[at : found.start()])
         at = found.end()
         tag = (found[2] or "").lower()
-        if tag in _RAW and not found[1]:
+        if found[1]:
+            reader.end(tag)
+        elif tag in _RAW:  # the content of scripts and styles is left out
             end = lower.find(f"</{tag}", at)
             at = len(source) if end < 0 else end
         elif tag:
-            yield "", bool(found[1]), tag, _attributes(found[3])
-    yield source[at:], False, "", {}
+            reader.start(tag, _attributes(found[3]))
+    reader.text(source[at:])
+    lines = (line.strip(" ") for line in re.sub(" {2,}", " ", "".join(reader.shown)).split("\n"))
+    text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    return Visible(text, reader.hidden_parts, reader.hidden_characters, tuple(dict.fromkeys(reader.misleading)))
 
 
 def _attributes(source: str) -> dict[str, str]:

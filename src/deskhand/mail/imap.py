@@ -166,7 +166,7 @@ class ImapMailbox:
         return await self._read(work)
 
     async def wait(self, cursor: str, seconds: float) -> None:
-        """On a connection of its own, because one that waits can do nothing else."""
+        """Wait on a connection of its own, because one that waits can do nothing else."""
         loop = asyncio.get_running_loop()
         began = asyncio.Event()
         listening = loop.run_in_executor(
@@ -215,7 +215,7 @@ class ImapMailbox:
         return account, account.password or password(self._settings.home, self._account)
 
     async def _read(self, work: Callable[[ImapSession], T]) -> T:
-        """On the kept connection; where it turns out to be dead, once more on a new one."""
+        """Do it on the kept connection, and once more on a new one where that turns out to be dead."""
 
         def attempt() -> T:
             if self._session is not None:
@@ -228,7 +228,7 @@ class ImapMailbox:
         return await self._in_thread(attempt)
 
     async def _write(self, work: Callable[[ImapSession], T]) -> T:
-        """Never tried again; a kept connection is asked first whether it lives."""
+        """Do it once and never again; a kept connection is asked first whether it lives."""
 
         def attempt() -> T:
             if self._session is not None and not self._session.alive():

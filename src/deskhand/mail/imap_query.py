@@ -4,7 +4,6 @@ What depends on the folder alone (`in:inbox`, `label:Clients`) is settled here, 
 IMAP finds parts of words where Gmail finds words, and tells an attachment by the mail's kind only (multipart/mixed).
 """
 
-from collections.abc import Iterator
 from datetime import datetime
 
 from deskhand.mail import query
@@ -86,14 +85,9 @@ def _has_label(label: str, folder: Folder) -> Key | bool:
         case _ if _same(label, folder.label):
             return True
         case _:
-            return _any([[b"KEYWORD", spelling.encode()] for spelling in _spellings(label)])
-
-
-def _spellings(label: str) -> Iterator[str]:
-    """In a query Gmail writes a label's spaces as hyphens."""
-    yield keyword(label)
-    if "-" in label:
-        yield keyword(label.replace("-", " "))
+            # In a query Gmail writes a label's spaces as hyphens.
+            spellings = dict.fromkeys([keyword(label), keyword(label.replace("-", " "))])
+            return _any([[b"KEYWORD", spelling.encode()] for spelling in spellings])
 
 
 def _same(one: str, other: str) -> bool:

@@ -30,7 +30,7 @@ ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
 
 FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
 OPENING = 8192
-"""So many bytes of a mail give its beginning where the server makes no previews."""
+"""How many bytes of a mail are fetched for its beginning where the server makes no previews."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class ImapSession:
         return Folder(name, label, None)
 
     def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Copy]:
-        """The newest first."""
+        """The copies in `folder` that match, the newest first."""
         selected = self._client.select_folder(folder.name, readonly=True)
         if not selected[b"EXISTS"]:
             return []
@@ -144,7 +144,7 @@ class ImapSession:
         return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
 
     def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Copy]:
-        """The copy with this UID, or nothing where it is gone or the folder numbers its mails anew."""
+        """The copy with this UID, or nothing where it is gone or the folder has numbered its mails again."""
         selected = self._client.select_folder(folder.name, readonly=True)
         if selected[b"UIDVALIDITY"] != uidvalidity:
             return []

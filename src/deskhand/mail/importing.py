@@ -4,7 +4,6 @@ import mmap
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -33,22 +32,15 @@ class Source(NamedTuple):
     maildir: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """A mail and how many bytes of its file it took."""
 
     mail: Incoming
     size: int
 
 
-class Sources(NamedTuple):
+def sources(path: Path) -> tuple[list[Source], list[tuple[Path, str]]]:
     """What was found, in the order in which it is read, and the files that are left out, with the reason."""
-
-    found: list[Source]
-    left_out: list[tuple[Path, str]]
-
-
-def sources(path: Path) -> Sources:
     if not path.exists():
         raise NotFound(f"there is nothing at {path}", hint="name a Maildir, an mbox, an .eml file, or a folder of them")
     found: list[Source] = []
@@ -61,7 +53,7 @@ def sources(path: Path) -> Sources:
                 left_out.append((file, why))
     if not found:
         raise InvalidInput(f"there is no mail in {path}", hint="a Maildir, an mbox or .eml files are read")
-    return Sources(found, left_out)
+    return found, left_out
 
 
 def mails(source: Source) -> Iterator[Imported]:
@@ -108,14 +100,11 @@ def _source(file: Path) -> Source | str:
 
 
 def _of_mbox(content: mmap.mmap) -> Iterator[Imported]:
-    edges = _MBOX_EDGE.finditer(content)
-    edge = next(edges, None)
-    while edge is not None:
-        following = next(edges, None)
-        end = following.start() + 1 if following else len(content)
+    edges = [*_MBOX_EDGE.finditer(content)]
+    ends = [*(edge.start() + 1 for edge in edges[1:]), len(content)]
+    for edge, end in zip(edges, ends, strict=False):
         raw = _QUOTED_FROM.sub(rb"\1", content[edge.end() : end])
         yield Imported(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
-        edge = following
 
 
 def _is_marked_seen(raw: bytes) -> bool:

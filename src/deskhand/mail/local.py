@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
+from sqlite3 import Connection
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from deskhand import clock
@@ -28,7 +29,7 @@ from deskhand.mail.mime import Parsed
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Work = Callable[Concatenate[sqlite3.Connection, P], T]
+Work = Callable[Concatenate[Connection, P], T]
 
 BUSY_SECONDS = 30
 BELL_SECONDS = 0.25
@@ -79,7 +80,7 @@ class LocalMailbox:
         self._now = now
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="mailbox")
         self._local = threading.local()
-        self._connections: list[sqlite3.Connection] = []
+        self._connections: list[Connection] = []
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
         with _translate_errors(), _transaction(self._db):
@@ -159,16 +160,16 @@ class LocalMailbox:
         return await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
     async def _write(self, work: Work[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        def run(db: sqlite3.Connection) -> T:
+        def run(db: Connection) -> T:
             with _transaction(db):
                 return work(db, *args, **kwargs)
 
         return await self._read(run)
 
     @property
-    def _db(self) -> sqlite3.Connection:
+    def _db(self) -> Connection:
         """This thread's connection."""
-        connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
+        connection: Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             connection = sqlite3.connect(self._file, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
@@ -179,7 +180,7 @@ class LocalMailbox:
 
 
 @contextmanager
-def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+def _transaction(db: Connection) -> Iterator[None]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -205,12 +206,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _file(
-    db: sqlite3.Connection,
-    raw: bytes,
-    parsed: Parsed,
-    arrived: datetime,
-    labels: Sequence[str],
-    thread_id: str | None = None,
+    db: Connection, raw: bytes, parsed: Parsed, arrived: datetime, labels: Sequence[str], thread_id: str | None = None
 ) -> int:
     number = _next_number(db, arrived)
     thread = _given_thread(db, thread_id) or _known_thread(db, parsed) or number
@@ -233,14 +229,14 @@ def _file(
     return number
 
 
-def _next_number(db: sqlite3.Connection, arrived: datetime) -> int:
+def _next_number(db: Connection, arrived: datetime) -> int:
     first = local_query.number_at(arrived)
     following = first + (1 << local_query.COUNTER_BITS)
     (last,) = db.execute("SELECT max(id) FROM mail WHERE id >= ? AND id < ?", (first, following)).fetchone()
     return first if last is None else int(last) + 1
 
 
-def _known_thread(db: sqlite3.Connection, parsed: Parsed) -> int | None:
+def _known_thread(db: Connection, parsed: Parsed) -> int | None:
     """The thread that this mail belongs to: its parent's before its older ancestors'."""
     for message_id in filter(None, (parsed.in_reply_to, *reversed(parsed.references), parsed.message_id)):
         row = db.execute("SELECT thread FROM mentioned WHERE message_id = ?", (message_id,)).fetchone()
@@ -249,7 +245,7 @@ def _known_thread(db: sqlite3.Connection, parsed: Parsed) -> int | None:
     return None
 
 
-def _receive(db: sqlite3.Connection, mails: Sequence[Incoming], now: datetime) -> int:
+def _receive(db: Connection, mails: Sequence[Incoming], now: datetime) -> int:
     """Parsing takes longest, so it is done before the transaction begins."""
     parsed = [mime.parse(mail.raw) for mail in mails]
     new = 0
@@ -272,14 +268,12 @@ def _digest(raw: bytes) -> bytes:
 # Sending
 
 
-def _prepare(db: sqlite3.Connection, token: str, mail: Outgoing) -> None:
+def _prepare(db: Connection, token: str, mail: Outgoing) -> None:
     _given_thread(db, mail.thread_id)
     db.execute("INSERT INTO sending (token, digest) VALUES (?, ?)", (token, _digest(mail.raw)))
 
 
-def _send(
-    db: sqlite3.Connection, token: str, mail: Outgoing, parsed: Parsed, now: datetime, labels: Sequence[str]
-) -> Sent:
+def _send(db: Connection, token: str, mail: Outgoing, parsed: Parsed, now: datetime, labels: Sequence[str]) -> Sent:
     match _fate(db, token, mail):
         case None:
             raise SendFailed("the mailbox does not know this mail", hint="Nothing was sent; ask again.")
@@ -291,7 +285,7 @@ def _send(
             return _as_sent(db, number)
 
 
-def _fate(db: sqlite3.Connection, token: str, mail: Outgoing) -> Sent | NotSent | None:
+def _fate(db: Connection, token: str, mail: Outgoing) -> Sent | NotSent | None:
     """What became of a mail; None where this token was never given out for it."""
     row = db.execute("SELECT digest, mail FROM sending WHERE token = ?", (token,)).fetchone()
     if row is None or row[0] != _digest(mail.raw):
@@ -301,7 +295,7 @@ def _fate(db: sqlite3.Connection, token: str, mail: Outgoing) -> Sent | NotSent 
     return _as_sent(db, row[1])
 
 
-def _as_sent(db: sqlite3.Connection, number: int) -> Sent:
+def _as_sent(db: Connection, number: int) -> Sent:
     (thread,) = db.execute("SELECT thread FROM mail WHERE id = ?", (number,)).fetchone()
     return Sent(f"m{number:x}", f"t{thread:x}")
 
@@ -309,7 +303,7 @@ def _as_sent(db: sqlite3.Connection, number: int) -> Sent:
 # Labels
 
 
-def _label(db: sqlite3.Connection, message_id: str, label: str, *, leave_inbox: bool) -> None:
+def _label(db: Connection, message_id: str, label: str, *, leave_inbox: bool) -> None:
     number = _number(db, "mail", message_id)
     name = query.label_name(label.strip())
     if not name or len(name) > LONGEST_LABEL or not name.isprintable():
@@ -325,7 +319,7 @@ def _bad_label(label: str, problem: str) -> InvalidInput:
     return InvalidInput(f"The label {problem}.", fields=[FieldProblem("label", problem, printable(label))])
 
 
-def _put_label(db: sqlite3.Connection, number: int, name: str) -> None:
+def _put_label(db: Connection, number: int, name: str) -> None:
     db.execute("INSERT OR IGNORE INTO label VALUES (?, ?)", (name.casefold(), name))
     db.execute("INSERT OR IGNORE INTO labelled VALUES (?, ?)", (name.casefold(), number))
 
@@ -333,7 +327,7 @@ def _put_label(db: sqlite3.Connection, number: int, name: str) -> None:
 # Reading
 
 
-def _number(db: sqlite3.Connection, kind: Literal["mail", "thread"], name: str) -> int:
+def _number(db: Connection, kind: Literal["mail", "thread"], name: str) -> int:
     """The number that an id stands for; NotFound where nothing has it."""
     column = {"mail": "id", "thread": "thread"}[kind]
     found = _ID.fullmatch(name)
@@ -344,43 +338,43 @@ def _number(db: sqlite3.Connection, kind: Literal["mail", "thread"], name: str) 
     raise NotFound(f"there is no {kind} {printable(name)}")
 
 
-def _given_thread(db: sqlite3.Connection, thread_id: str | None) -> int | None:
+def _given_thread(db: Connection, thread_id: str | None) -> int | None:
     if thread_id is None:
         return None
     return _number(db, "thread", thread_id)
 
 
-def _search(db: sqlite3.Connection, text: str, limit: int, now: datetime) -> list[MailSummary]:
+def _search(db: Connection, text: str, limit: int, now: datetime) -> list[MailSummary]:
     if limit < 1:
         raise InvalidInput("A search has at least one result.", fields=[FieldProblem("limit", "is below 1")])
     sql, values = local_query.select(_COLUMNS, query.parse(text, now))
     return _summaries(db, f"{sql} LIMIT ?", *values, limit)
 
 
-def _get(db: sqlite3.Connection, message_id: str) -> FullMessage:
+def _get(db: Connection, message_id: str) -> FullMessage:
     number = _number(db, "mail", message_id)
     (summary,) = _summaries(db, f"SELECT {_COLUMNS} FROM mail WHERE id = ?", number)
     (raw,) = db.execute("SELECT bytes FROM raw WHERE id = ?", (number,)).fetchone()
     return mime.parse(raw).full(summary)
 
 
-def _thread(db: sqlite3.Connection, thread_id: str) -> list[MailSummary]:
+def _thread(db: Connection, thread_id: str) -> list[MailSummary]:
     number = _number(db, "thread", thread_id)
     return _summaries(db, f"SELECT {_COLUMNS} FROM mail WHERE thread = ? ORDER BY id", number)
 
 
-def _last_arrival(db: sqlite3.Connection) -> int:
+def _last_arrival(db: Connection) -> int:
     (last,) = db.execute("SELECT max(seq) FROM arrivals").fetchone()
     return last or 0
 
 
-def _arrivals_after(db: sqlite3.Connection, last: int) -> Arrived:
+def _arrivals_after(db: Connection, last: int) -> Arrived:
     sql = "SELECT seq, mail FROM arrivals WHERE seq > ? ORDER BY seq LIMIT ?"
     rows = [(last, None), *db.execute(sql, (last, ARRIVALS))]
     return Arrived(tuple(f"m{mail:x}" for _, mail in rows[1:]), str(rows[-1][0]))
 
 
-def _summaries(db: sqlite3.Connection, sql: str, *values: Any) -> list[MailSummary]:
+def _summaries(db: Connection, sql: str, *values: Any) -> list[MailSummary]:
     rows = db.execute(sql, values).fetchall()
     named = (
         "SELECT mail, name FROM labelled JOIN label ON folded = label "
@@ -389,10 +383,8 @@ def _summaries(db: sqlite3.Connection, sql: str, *values: Any) -> list[MailSumma
     labels: dict[int, list[str]] = {}
     for mail, name in db.execute(named, (json.dumps([row[0] for row in rows]),)):
         labels.setdefault(mail, []).append(name)
-    return [_summary(row, tuple(labels.get(row[0], ()))) for row in rows]
-
-
-def _summary(row: tuple[Any, ...], labels: tuple[str, ...]) -> MailSummary:
-    number, thread, sender, to, subject, arrived, date_header, snippet = row
-    date = clock.from_ms(arrived)
-    return MailSummary(f"m{number:x}", f"t{thread:x}", sender, to, subject, date, date_header, snippet, labels)
+    summaries: list[MailSummary] = []
+    for number, thread, sender, to, subject, arrived, date_header, snippet in rows:
+        shown = (sender, to, subject, clock.from_ms(arrived), date_header, snippet)
+        summaries.append(MailSummary(f"m{number:x}", f"t{thread:x}", *shown, tuple(labels.get(number, ()))))
+    return summaries

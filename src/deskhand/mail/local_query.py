@@ -121,10 +121,7 @@ def _expression(term: Query) -> str | None:
 
 
 def _combine(operator: str, terms: Iterable[Query]) -> str | None:
-    expressions: list[str] = []
-    for term in terms:
-        expression = _expression(term)
-        if expression is None:
-            return None
-        expressions.append(expression)
-    return f"({operator.join(expressions)})"
+    expressions = [*map(_expression, terms)]
+    if None in expressions:
+        return None
+    return f"({operator.join(filter(None, expressions))})"

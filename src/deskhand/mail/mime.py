@@ -12,12 +12,12 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, FullMessage, MailContent, MailSummary, headers, html
+from deskhand.mail import Attachment, BodyFrom, FullMessage, MailContent, MailSummary, headers, html
 from deskhand.mail.addresses import Person, people, recipient
 from deskhand.mail.charsets import decode, without_surrogates
 
@@ -32,8 +32,6 @@ DEEPEST = 20
 MOST_PARTS = 500
 STUB = 4
 """A plain part this many times shorter than the HTML beside it is a stub."""
-
-BodyFrom = Literal["plain", "html", "none"]
 
 _START = re.compile(rb"(?:[ \t]*\r?\n)*(?:>?From [^\n]*\n)?")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)")
@@ -66,11 +64,9 @@ class Parsed(MailContent):
     def snippet(self) -> str:
         return " ".join(self.body[: SNIPPET * 4].split())[:SNIPPET]
 
-    def summary(
-        self, mail_id: str, thread_id: str, date: datetime, snippet: str, labels: tuple[str, ...]
-    ) -> MailSummary:
+    def summary(self, own_id: str, thread: str, date: datetime, snippet: str, labels: tuple[str, ...]) -> MailSummary:
         shown = (self.sender, self.to, self.subject, date, self.date_header, snippet)
-        return MailSummary(mail_id, thread_id, *shown, labels)
+        return MailSummary(own_id, thread, *shown, labels)
 
     def full(self, summary: MailSummary) -> FullMessage:
         content = {field.name: getattr(self, field.name) for field in fields(MailContent)}
@@ -106,6 +102,9 @@ class _Notes:
         self.attachments: list[Attachment] = []
         self.warnings: list[str] = []
 
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
 
 def parse(raw: bytes) -> Parsed:
     if b"\n" not in raw:
@@ -115,9 +114,9 @@ def parse(raw: bytes) -> Parsed:
     body = _text_of(top, notes, depth=0)
     shown, invisible = unseen.strip(without_surrogates(body.text))
     if invisible:
-        notes.warnings.append(f"invisible characters removed: {invisible:,}")
+        notes.warn(f"invisible characters removed: {invisible:,}")
     if len(shown) > LONGEST_BODY:
-        notes.warnings.append(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
+        notes.warn(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
     notes.warnings += _sender_warnings(people(top.join(b"from", b", ")))
     precedence = headers.text(top.first(b"precedence")).lower()
@@ -216,7 +215,7 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
     """The readable text of a part and those below it; everything else is noted as an attachment."""
     notes.parts += 1
     if notes.parts > MOST_PARTS or depth > DEEPEST:
-        notes.warnings.append("the mail has too many parts or is nested too deeply; not all of it was read")
+        notes.warn("the mail has too many parts or is nested too deeply; not all of it was read")
         return _Text("", "none")
     children = _children(part)
     if children:
@@ -287,20 +286,16 @@ def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
     if not rich.text or short * STUB >= len(rich.text.strip()):
         return plain if short else rich
     if short:
-        notes.warnings.append(
-            f"the HTML is shown; the plain part has only {short:,} of its {len(rich.text):,} characters"
-        )
+        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {len(rich.text):,} characters")
     return rich
 
 
 def _read_html(source: str, notes: _Notes) -> _Text:
     if len(source) > LONGEST_HTML:
-        notes.warnings.append(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
+        notes.warn(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
     seen = html.visible(source[:LONGEST_HTML])
     if seen.hidden_parts:
-        notes.warnings.append(
-            f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters"
-        )
+        notes.warn(f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters")
     notes.warnings += [f"a link shows {shown} but leads to {real}" for shown, real in seen.misleading[:10]]
     return _Text(seen.text, "html")
 

@@ -21,7 +21,7 @@ Where = Literal["anywhere", "sender", "recipients", "subject"]
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """These words next to each other."""
+    """The mail has these words next to each other."""
 
     text: str
     where: Where = "anywhere"
@@ -29,7 +29,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class HasLabel:
-    """System labels are INBOX, UNREAD, STARRED, IMPORTANT, SENT, DRAFT, TRASH and SPAM."""
+    """The mail has this label. System labels are INBOX, UNREAD, STARRED, IMPORTANT, SENT, DRAFT, TRASH and SPAM."""
 
     label: str
 
@@ -46,21 +46,21 @@ class Since:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """Before the moment, not at it."""
+    """The mail arrived before the moment, not at it."""
 
     moment: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class HasMessageId:
-    """Without angle brackets."""
+    """The mail has this Message-ID, given here without its angle brackets."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Anywhere:
-    """Trash and spam too."""
+    """Any mail, in trash and spam too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class AllOf:
-    """All parts hold; without parts it is everything."""
+    """All parts hold; without parts every mail matches."""
 
     parts: "tuple[Query, ...]"
 
@@ -83,23 +83,9 @@ class AnyOf:
 Query = Text | HasLabel | HasAttachment | Since | Until | HasMessageId | Anywhere | Not | AllOf | AnyOf
 
 SYSTEM_LABELS = ("INBOX", "UNREAD", "STARRED", "IMPORTANT", "SENT", "DRAFT", "TRASH", "SPAM")
-OPERATORS = (
-    "from",
-    "to",
-    "subject",
-    "label",
-    "is",
-    "has",
-    "in",
-    "after",
-    "before",
-    "newer",
-    "older",
-    "newer_than",
-    "older_than",
-    "rfc822msgid",
-)
-_TEXTS: dict[str, Where] = {"": "anywhere", "from": "sender", "to": "recipients", "subject": "subject"}
+_TEXTS: dict[str, Where] = {"from": "sender", "to": "recipients", "subject": "subject"}
+_DATES = ("after", "before", "newer", "older", "newer_than", "older_than")
+OPERATORS = (*_TEXTS, "label", "is", "has", "in", *_DATES, "rfc822msgid")
 _UNSUPPORTED = frozenset({"cc", "bcc", "filename", "list", "larger", "smaller", "size", "category", "deliveredto"})
 _PLACES = {"drafts": "DRAFT", "draft": "DRAFT", "bin": "TRASH", "junk": "SPAM"}
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "m": timedelta(days=30), "y": timedelta(days=365)}
@@ -118,7 +104,7 @@ def parse(text: str, now: datetime) -> Query:
 
 
 def terms(query: Query) -> tuple[Query, ...]:
-    """What must all hold."""
+    """The parts of a query that must all hold."""
     return query.parts if isinstance(query, AllOf) else (query,)
 
 
@@ -220,9 +206,9 @@ class _Parser:
         return self._leaf(known, value)
 
     def _leaf(self, operator: str, value: str) -> Query:  # noqa: PLR0911 - one case an operator
-        if operator in _TEXTS:
-            return Text(value, _TEXTS[operator])
         match operator:
+            case "" | "from" | "to" | "subject":
+                return Text(value, _TEXTS.get(operator, "anywhere"))
             case "rfc822msgid":
                 return HasMessageId(value.strip("<>"))
             case "label":

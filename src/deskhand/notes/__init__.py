@@ -4,6 +4,7 @@ Who calls whom:
 
     vault            what can be done with notes; other packages begin here
     ├── paths, disk          a name inside the vault, and its file, read and replaced safely
+    ├── folders              the desk's own folders
     ├── frontmatter, links   the text of one note: its properties, and its links to others
     └── index        lists and searches; every hit is verified in its file
         ├── upkeep           keeps the catalog as the files are

@@ -15,7 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from sqlite3 import Connection
 from threading import Lock
+from typing import Literal
 
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter
@@ -104,17 +106,15 @@ def _without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def decode(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
 def read_filing(root: Root, path: str, now: float) -> Filing:
     content = read(root, path)
     if content is None:
         return Filing(path, None, racy=False, digest=b"", text=NoteText([], set(), ""), size=0)
     data, key = content
     racy = key[3] > now * 1e9 - RACY_NS
-    return Filing(path, key, racy, blake2b(data, digest_size=16).digest(), text_of(decode(data)), len(data))
+    return Filing(
+        path, key, racy, blake2b(data, digest_size=16).digest(), text_of(data.decode("utf-8", "replace")), len(data)
+    )
 
 
 class Catalog:
@@ -124,10 +124,10 @@ class Catalog:
         self.file = file
         self._lock = Lock()
         self._inode: int | None = None
-        self._idle: list[sqlite3.Connection] = []
+        self._idle: list[Connection] = []
 
     @contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
+    def connection(self) -> Iterator[Connection]:
         with self._lock:
             if self._inode != _inode(self.file):
                 self._forget()
@@ -163,7 +163,7 @@ class Catalog:
         self._idle.clear()
         self._inode = None
 
-    def _connect(self) -> sqlite3.Connection:
+    def _connect(self) -> Connection:
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _only_one(self.file.parent):
             db = _open(self.file)
@@ -194,7 +194,7 @@ def _delete(file: Path) -> None:
         name.unlink(missing_ok=True)
 
 
-def _open(file: Path) -> sqlite3.Connection:
+def _open(file: Path) -> Connection:
     if not file.exists():
         _delete(file)
         # It holds what the notes hold, so it is nobody else's to read.
@@ -208,7 +208,7 @@ def _open(file: Path) -> sqlite3.Connection:
         return _connect(file)
 
 
-def _connect(file: Path) -> sqlite3.Connection:
+def _connect(file: Path) -> Connection:
     db = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         for setting in ("journal_mode = WAL", "synchronous = OFF", "cache_size = -8000"):
@@ -228,16 +228,8 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 @contextmanager
-def snapshot(db: sqlite3.Connection) -> Iterator[None]:
-    """One state of the index for a whole answer, whatever is filed meanwhile."""
-    db.execute("BEGIN")
-    yield
-    db.execute("COMMIT")
-
-
-@contextmanager
-def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    db.execute("BEGIN IMMEDIATE")
+def transaction(db: Connection, kind: Literal["DEFERRED", "IMMEDIATE"] = "IMMEDIATE") -> Iterator[None]:
+    db.execute(f"BEGIN {kind}")
     try:
         yield
     except BaseException:
@@ -246,7 +238,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
     db.execute("COMMIT")
 
 
-def differences(db: sqlite3.Connection, found: dict[str, Key], below: str = "") -> dict[str, Key | None]:
+def differences(db: Connection, found: dict[str, Key], below: str = "") -> dict[str, Key | None]:
     """What differs between `found`, which is used up, and the rows of that folder. Racy rows count as changed."""
     changes: dict[str, Key | None] = {}
     sql = "SELECT path, mtime_ns, size, inode, ctime_ns, racy, stale FROM note"
@@ -265,12 +257,12 @@ def differences(db: sqlite3.Connection, found: dict[str, Key], below: str = "") 
 
 
 def in_order(found: dict[str, Key]) -> dict[str, Key]:
-    """Oldest first, so that newer notes get higher ids."""
+    """The notes, oldest first, so that newer ones get higher ids."""
     return dict(sorted(found.items(), key=lambda item: (item[1][0], item[0])))
 
 
-def record_changes(db: sqlite3.Connection, root: Root, changes: Mapping[str, Key | None]) -> None:
-    """Rows for what came, none for what went, and all that changed is stale."""
+def record_changes(db: Connection, root: Root, changes: Mapping[str, Key | None]) -> None:
+    """Make rows for new notes, remove those of deleted ones, and mark as stale what changed."""
     for path, seen in changes.items():
         # It may have come back since the scan that missed it.
         if key := seen or key_of(root, path):
@@ -279,7 +271,7 @@ def record_changes(db: sqlite3.Connection, root: Root, changes: Mapping[str, Key
             _forget(db, path)
 
 
-def _record_change(db: sqlite3.Connection, path: str, key: Key) -> None:
+def _record_change(db: Connection, path: str, key: Key) -> None:
     db.execute(
         "INSERT INTO note(path, mtime_ns, size, inode, ctime_ns) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (path) DO UPDATE SET stale = 1",
@@ -287,7 +279,7 @@ def _record_change(db: sqlite3.Connection, path: str, key: Key) -> None:
     )
 
 
-def clear(db: sqlite3.Connection) -> None:
+def clear(db: Connection) -> None:
     """Forget everything, the dead versions too."""
     for table in TEXT_TABLES:
         db.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
@@ -297,19 +289,19 @@ def clear(db: sqlite3.Connection) -> None:
     db.execute("UPDATE state SET generation = lower(hex(randomblob(4))), versions = 0")
 
 
-def merge_segments(db: sqlite3.Connection, table: str, pages: int) -> bool:
-    """Go on making one of a text table's many segments, each of which costs every look-up; True when it is one."""
+def merge_segments(db: Connection, table: str, pages: int) -> bool:
+    """Merge some segments of a text table, each of which slows every look-up; True when only one is left."""
     before = db.total_changes
     db.execute(f"INSERT INTO {table}({table}, rank) VALUES ('merge', ?)", (pages,))
     return db.total_changes - before < 2
 
 
-def checkpoint(db: sqlite3.Connection) -> None:
-    """Bring what was written into the file itself: a long log before it costs every look-up. Readers may prevent it."""
+def checkpoint(db: Connection) -> None:
+    """Move what was written from the log into the file: a long log slows every look-up. Readers may prevent it."""
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-def file_texts(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
+def file_texts(db: Connection, filings: Iterable[Filing]) -> None:
     """File what was read. What another process has filed in the meantime is left as it is."""
     words: set[str] = set()
     new = 0
@@ -331,14 +323,14 @@ def file_texts(db: sqlite3.Connection, filings: Iterable[Filing]) -> None:
     db.execute("UPDATE state SET versions = versions + ?", (new,))
 
 
-def _new_version(db: sqlite3.Connection, path: str, key: Key) -> int:
+def _new_version(db: Connection, path: str, key: Key) -> int:
     """Make a row for a new version of a note; its id."""
     _forget(db, path)
     _record_change(db, path, key)
     return int(db.execute("SELECT id FROM note WHERE path = ?", (path,)).fetchone()[0])
 
 
-def _insert(db: sqlite3.Connection, filing: Filing, key: Key, number: int) -> set[str]:
+def _insert(db: Connection, filing: Filing, key: Key, number: int) -> set[str]:
     """File the text under its row's id; returns its words."""
     text = filing.text
     props = json.dumps(sorted(text.properties)) if text.properties else None
@@ -351,13 +343,12 @@ def _insert(db: sqlite3.Connection, filing: Filing, key: Key, number: int) -> se
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
     db.execute("INSERT INTO posting(rowid, text) VALUES (?, ?)", (number, " ".join(words | gaps)))
     db.executemany(
-        "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)",
-        ((name, value, filing.path) for name, value in text.properties),
+        "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)", ((name, value, filing.path) for name, value in text.properties)
     )
     return words
 
 
-def _learn(db: sqlite3.Connection, words: Iterable[str]) -> None:
+def _learn(db: Connection, words: Iterable[str]) -> None:
     """Take the words that are new into the vocabulary."""
     known = db.execute("SELECT max(id) FROM word").fetchone()[0] or 0
     db.executemany("INSERT OR IGNORE INTO word(text) VALUES (?)", ((word,) for word in words))
@@ -367,7 +358,7 @@ def _learn(db: sqlite3.Connection, words: Iterable[str]) -> None:
     db.executemany("INSERT INTO pair(rowid, text) VALUES (?, ?)", grams)
 
 
-def _forget(db: sqlite3.Connection, path: str) -> None:
+def _forget(db: Connection, path: str) -> None:
     row = db.execute("SELECT id, props FROM note WHERE path = ?", (path,)).fetchone()
     if row is None:
         return
@@ -379,19 +370,19 @@ def _forget(db: sqlite3.Connection, path: str) -> None:
     db.execute("DELETE FROM note WHERE id = ?", (row[0],))
 
 
-def stale_paths(db: sqlite3.Connection, limit: int) -> list[str]:
-    """The newest first: until all is filed, that is what people ask for."""
+def stale_paths(db: Connection, limit: int) -> list[str]:
+    """Notes whose text is not filed yet, the newest first: they are what people ask for."""
     rows = db.execute("SELECT path FROM note WHERE stale ORDER BY id DESC LIMIT ?", (limit,))
     return [path for (path,) in rows]
 
 
-def count_stale(db: sqlite3.Connection) -> int:
+def count_stale(db: Connection) -> int:
     return int(db.execute("SELECT count(*) FROM note WHERE stale").fetchone()[0])
 
 
-def generation(db: sqlite3.Connection) -> str:
+def generation(db: Connection) -> str:
     return str(db.execute("SELECT generation FROM state").fetchone()[0])
 
 
-def versions(db: sqlite3.Connection) -> int:
+def versions(db: Connection) -> int:
     return int(db.execute("SELECT versions FROM state").fetchone()[0])

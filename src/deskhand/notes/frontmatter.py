@@ -34,6 +34,7 @@ _DECIMAL = re.compile(r"-?[0-9]+\.[0-9]+")
 _TAGGED_INT = re.compile(r"[-+]?[0-9]{1,4300}")
 _HUGE = 10**4300
 _TAGGED_FLOAT = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_WIKILINK = re.compile(r"\[\[(?!\s*\])[^\[\]{}\r\n]+\]\]")
 _QUOTED_ITEM = re.compile(r"(?:^|[,:])\s*[\"']")
 
 _NOT_YAML = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -62,8 +63,7 @@ def split(text: str) -> tuple[str | None, str]:
 
 
 def parse(text: str) -> Note:
-    note, _ = _read(text)
-    return note
+    return _read(text)[0]
 
 
 def render(frontmatter: Mapping[str, Any], body: str) -> str:
@@ -165,22 +165,13 @@ class _Node:
 
     value: Any
     start: int
-    end: int
+    end: int = 0
+    """Of a list or mapping that is still being read: where its last item ends."""
     flow: bool = False
     block_scalar: bool = False
     entries: list[tuple["_Node", "_Node"]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping whose end has not come yet."""
-
-    value: Any
-    start: int
-    flow: bool
-    end: int = 0
-    key: _Node | None = None
-    entries: list[tuple[_Node, _Node]] = field(default_factory=list)
+    key: "_Node | None" = None
+    """The key whose value comes next."""
 
     def wants_key(self) -> bool:
         return isinstance(self.value, dict) and self.key is None
@@ -204,7 +195,7 @@ def _load(block: str) -> _Node | None:
     # The C parser drops a BOM here and then miscounts; a line end in its place keeps every offset.
     source = re.sub(rf"\A{_BOM}+", lambda boms: "\n" * len(boms[0]), block)
     root: _Node | None = None
-    stack: list[_Open] = []
+    stack: list[_Node] = []
     event: Any
     try:
         # Events instead of a loaded document: no recursion, and every value with its place.
@@ -218,7 +209,8 @@ def _load(block: str) -> _Node | None:
                 stack.append(_begin_collection(block, event, stack))
                 continue
             if isinstance(event, yaml.CollectionEndEvent):
-                node = _end_collection(block, event, stack.pop())
+                node = stack.pop()
+                _end_collection(block, event, node)
             elif isinstance(event, yaml.ScalarEvent):
                 node = _scalar(block, event, as_key=bool(stack) and stack[-1].wants_key())
             else:
@@ -258,38 +250,31 @@ def _unreadable(block: str, index: int, reason: str, what: str) -> Unreadable:
     )
 
 
-def _begin_collection(block: str, event: Any, stack: list[_Open]) -> _Open:
+def _begin_collection(block: str, event: Any, stack: list[_Node]) -> _Node:
     start = event.start_mark.index
     if stack and stack[-1].wants_key():
         raise _unreadable(block, start, "complex_key", "a list or mapping as a key")
     if len(stack) == MAX_DEPTH:
         raise _unreadable(block, start, "too_deep", f"more than {MAX_DEPTH} levels")
     value: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-    return _Open(value, start, bool(event.flow_style))
+    return _Node(value, start, flow=bool(event.flow_style))
 
 
-def _end_collection(block: str, event: Any, done: _Open) -> _Node:
-    if not done.flow:
-        # The parser ends a block at the next token, behind comments that are not part of it.
-        return _Node(done.value, done.start, done.end, entries=done.entries)
-    end = event.end_mark.index
-    if isinstance(done.value, list) and _is_wikilink(block[done.start : end]):
-        return _Node(block[done.start : end], done.start, end)
-    return _Node(done.value, done.start, end, flow=True, entries=done.entries)
+def _end_collection(block: str, event: Any, node: _Node) -> None:
+    if not node.flow:
+        return  # the parser ends a block at the next token, behind comments that are not part of it
+    node.end = event.end_mark.index
+    source = block[node.start : node.end]
+    if isinstance(node.value, list) and _is_wikilink(source):
+        node.value = source
+        node.flow = False
 
 
 def _is_wikilink(source: str) -> bool:
-    name = source[2:-2]
-    return (
-        source.startswith("[[")
-        and source.endswith("]]")
-        and bool(name.strip())
-        and not re.search(r"[\[\]{}\r\n]", name)
-        and not _QUOTED_ITEM.search(name)
-    )
+    return _WIKILINK.fullmatch(source) is not None and not _QUOTED_ITEM.search(source[2:-2])
 
 
-def _add(block: str, parent: _Open, node: _Node) -> None:
+def _add(block: str, parent: _Node, node: _Node) -> None:
     parent.end = node.end
     if isinstance(parent.value, list):
         parent.value.append(node.value)
@@ -542,5 +527,5 @@ def _line_start(block: str, index: int) -> int:
 
 
 def _line_end(block: str, index: int) -> int:
-    """Behind the line's newline."""
+    """The index behind the line's newline."""
     return block.find("\n", index) + 1 or len(block)

@@ -143,7 +143,7 @@ def _has_property(view: View, path: str, wanted: tuple[str, str]) -> bool:
     content = walk.read(view.root, path)
     if content is None:
         return False
-    source = catalog.decode(content[0])
+    source = content[0].decode("utf-8", "replace")
     block, _ = frontmatter.split(source)
     if not block or not all(matching.may_hold(block, word) for word in wanted[1].split()):
         return False
@@ -197,7 +197,7 @@ def _verify(view: View, candidate: Candidate, asked: Query, tier: int) -> _Match
     if content is None:
         return None
     data, key = content
-    source = catalog.decode(data)
+    source = data.decode("utf-8", "replace")
     now = tier if candidate.is_filed_as(key) else _tier(asked, candidate.path, source)
     return _Match(now, candidate.id, candidate.path, source) if now else None
 

@@ -5,8 +5,8 @@ found is looked up in the postings, so that a part of a word costs hardly more t
 """
 
 import heapq
-import sqlite3
 from collections.abc import Iterator
+from sqlite3 import Connection
 from typing import NamedTuple
 
 from deskhand.notes import matching
@@ -39,12 +39,12 @@ class Candidate(NamedTuple):
         return not self.stale and key == (self.mtime_ns, self.size, self.inode, self.ctime_ns)
 
 
-def parts(db: sqlite3.Connection, asked: Query) -> Parts:
+def parts(db: Connection, asked: Query) -> Parts:
     return [_words_with(db, matching.probe(word)) for word in asked.words[:CONSTRAINTS]]
 
 
-def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
-    """The vocabulary's words with this part; none when they are too many, and one that occurs nowhere if none."""
+def _words_with(db: Connection, part: str) -> list[str]:
+    """The vocabulary's words that contain `part`: none when they are too many, only `part` itself if there are none."""
     if len(part) > 2:
         table, grams = "tri", matching.all_of(matching.trigrams(part))
     elif len(part) == 2 or not part.isascii():
@@ -60,7 +60,7 @@ def _words_with(db: sqlite3.Connection, part: str) -> list[str]:
     return found if len(found) <= WORDS else []
 
 
-def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Candidate]:
+def candidates(db: Connection, asked: Query, parts: Parts, tier: int, before: int) -> Iterator[Candidate]:
     """Every note that matches by the catalog or is stale, below the id `before`, newest first."""
     source, holds, grams = _source(asked, parts, tier)
     conditions = ["instr(text.folded, ?)"]
@@ -78,7 +78,7 @@ def candidates(db: sqlite3.Connection, asked: Query, parts: Parts, tier: int, be
     return heapq.merge(map(Candidate._make, filed), map(Candidate._make, stale), key=lambda row: -row.id)
 
 
-def count_matches(db: sqlite3.Connection, parts: Parts) -> int:
+def count_matches(db: Connection, parts: Parts) -> int:
     """Exact up to some thousands, else the most there can be: counting on would cost more than it tells."""
     newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
     if not any(parts):
@@ -124,9 +124,7 @@ def _narrow(asked: Query, parts: Parts) -> Parts:
     return narrow
 
 
-def paths_with(
-    db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str
-) -> Iterator[tuple[str, bool]]:
+def paths_with(db: Connection, field: tuple[str, str] | None, low: str, high: str) -> Iterator[tuple[str, bool]]:
     """In order of path: who has the field by the tables, and with True the stale notes, which may have it."""
     if field is None:
         every = db.execute("SELECT path FROM note WHERE path > ? AND path < ? ORDER BY path", (low, high))
@@ -140,7 +138,7 @@ def paths_with(
     return ((path, bool(unsure)) for path, unsure in heapq.merge(filed, stale))
 
 
-def count_paths(db: sqlite3.Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
+def count_paths(db: Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
     if field is None:
         every = db.execute("SELECT count(*) FROM note")
         if low:

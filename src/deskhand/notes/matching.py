@@ -96,7 +96,7 @@ def replace_controls(text: str) -> str:
 
 
 def all_of(grams: Iterable[str]) -> str:
-    """An FTS5 expression."""
+    """An FTS5 expression: a text with all of these."""
     return " AND ".join(map(_quote, grams))
 
 

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from sqlite3 import Connection
 
 from deskhand.errors import DeskError
 from deskhand.notes import catalog, walk
@@ -23,19 +24,19 @@ from deskhand.notes.watch import VaultWatch
 
 RESCAN_SECONDS = 5.0
 RESCAN_SHARE = 20
-"""A scan in the background comes after so many seconds, and not before so many times its own length."""
+"""A scan in the background comes after this many seconds, but not before this many times its own length."""
 FILED_AT_ONCE = 64
-"""What changed is filed before the question is answered, up to so many notes."""
+"""Up to this many changed notes are filed before the question is answered."""
 MOST_NAMED = 1000
 """With more reports than this, a scan is cheaper than looking at each."""
 BATCH_BYTES = 4_000_000
 DEAD_ALLOWED = 1000
-"""So many dead versions may lie in the text tables before all of it is made again."""
+"""How many dead versions may lie in the text tables before they are all made again."""
 PAUSE = 0.005
 GRACE = 0.05
 """The work in the background waits in steps of PAUSE while somebody asks, and for GRACE after the answer."""
 MANY = 1000
-"""So many texts filed in one go leave segments behind that are worth merging."""
+"""From this many texts on, filing leaves segments behind that are worth merging."""
 MERGED_PAGES = 100
 
 log = logging.getLogger(__name__)
@@ -45,7 +46,7 @@ log = logging.getLogger(__name__)
 class View:
     """One question's view: the index, the vault, and the last scan's time if the question made none itself."""
 
-    db: sqlite3.Connection
+    db: Connection
     root: walk.Root
     as_of: datetime | None
 
@@ -87,7 +88,8 @@ class Upkeep:
     def view(self) -> Iterator[View]:
         with self._holding_back(), walk.open_root(self._root) as root, self._catalog.connection() as db:
             as_of = self._freshen(db, root)
-            with catalog.snapshot(db):
+            # One state of the index for the whole answer, whatever is filed meanwhile.
+            with catalog.transaction(db, "DEFERRED"):
                 yield View(db, root, as_of)
 
     def touch(self, paths: set[str]) -> None:
@@ -133,12 +135,12 @@ class Upkeep:
             self._quiet.wait(PAUSE)
 
     def _give_way(self) -> None:
-        """The answer is still on its way to the caller when the question is over, and the next one may follow."""
+        """Hold back a little longer: the answer is still on its way to the caller, and the next question may follow."""
         self._pause()
         if time.monotonic() < self._asked + GRACE:
             self._closed.wait(PAUSE)
 
-    def _freshen(self, db: sqlite3.Connection, root: walk.Root) -> datetime | None:
+    def _freshen(self, db: Connection, root: walk.Root) -> datetime | None:
         """Bring the catalog up to date with the files; the time of the last scan, if none was made for this."""
         asked = time.monotonic()
         with self._looking:
@@ -151,7 +153,7 @@ class Upkeep:
             self._start("scan", self._scan_in_background)
         return datetime.fromtimestamp(last.wall, UTC)
 
-    def _catch_up(self, db: sqlite3.Connection, root: walk.Root, asked: float) -> _Scan | None:
+    def _catch_up(self, db: Connection, root: walk.Root, asked: float) -> _Scan | None:
         """Look at what was reported since the last scan, and return that scan; where it cannot be relied on, scan."""
         last = self._reliable(db, root)
         if last is None and self._last and self._last.started >= asked:
@@ -170,14 +172,14 @@ class Upkeep:
             raise
         return None
 
-    def _reliable(self, db: sqlite3.Connection, root: walk.Root) -> _Scan | None:
+    def _reliable(self, db: Connection, root: walk.Root) -> _Scan | None:
         """The last scan, if the watch has named everything that changed since."""
         last = self._last
         if last is None or last.cost <= self._scan_budget or not last.watched or not self._watch.covers(root):
             return None
         return last if last.generation == catalog.generation(db) else None
 
-    def _look_at(self, db: sqlite3.Connection, root: walk.Root, named: set[str]) -> None:
+    def _look_at(self, db: Connection, root: walk.Root, named: set[str]) -> None:
         changes: dict[str, walk.Key | None] = {}
         for path in named:
             found = walk.scan(root, path)
@@ -188,11 +190,7 @@ class Upkeep:
         self._apply(db, root, changes)
 
     def _scan(
-        self,
-        db: sqlite3.Connection,
-        root: walk.Root,
-        named: Iterable[str] = (),
-        pause: Callable[[], None] | None = None,
+        self, db: Connection, root: walk.Root, named: Iterable[str] = (), pause: Callable[[], None] | None = None
     ) -> None:
         watched = self._watch.covers(root)
         wall = self._now()
@@ -211,7 +209,7 @@ class Upkeep:
             self._watch.start()
 
     def _apply(
-        self, db: sqlite3.Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, clear: bool = False
+        self, db: Connection, root: walk.Root, changes: Mapping[str, walk.Key | None], *, clear: bool = False
     ) -> None:
         """Record what changed. Few texts are filed at once, many are left for the background."""
         if not changes and not clear:
@@ -244,8 +242,8 @@ class Upkeep:
             done += len(filings)
             yield done
 
-    def _merge(self, db: sqlite3.Connection) -> None:
-        """In steps that nobody notices: a question may have something to write in between."""
+    def _merge(self, db: Connection) -> None:
+        """Merge the text tables in steps that nobody notices: a question may have something to write in between."""
         for table in catalog.TEXT_TABLES:
             pages = -MERGED_PAGES  # below zero it begins with all segments
             while not self._closed.is_set():

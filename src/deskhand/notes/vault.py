@@ -72,13 +72,7 @@ class Vault:
             return "/".join((*found, actual)), disk.read(folder, actual)
 
     def write(
-        self,
-        path: str,
-        properties: dict[str, Any],
-        body: str,
-        *,
-        if_match: str | None = None,
-        merge: bool = False,
+        self, path: str, properties: dict[str, Any], body: str, *, if_match: str | None = None, merge: bool = False
     ) -> NoteContent:
         names = paths.note_path(path)
         paths.deny_protected(names)

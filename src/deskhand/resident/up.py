@@ -9,8 +9,9 @@ import logging
 import secrets
 import signal
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -89,23 +90,31 @@ def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
             yield what, error
 
 
-Part = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What runs beside the page."""
+
+    name: str
+    work: Callable[[], Coroutine[Any, Any, None]]
+    ending: asyncio.Event | None = None
+    """Set, it asks the part to end. A part without one may be dropped at any moment."""
 
 
-def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> dict[str, Part]:
-    """What runs beside the page; each gets an event that asks it to end."""
+def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> Iterator[Part]:
     closed = dict(missing(desk))
     for what, error in closed.items():
         say(f"{what}: {_why(error)}")
-    parts: dict[str, Part] = {}
     if _VAULT not in closed and _MAILBOX not in closed:
-        parts["orchestrator"] = partial(_orchestrate, desk)
-        parts["decisions"] = partial(_perform, desk)
+        for name, work in (("orchestrator", _orchestrate), ("decisions", _perform)):
+            # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
+            ending = asyncio.Event()
+            yield Part(name, partial(work, desk, ending), ending)
     if desk.settings.notify is not None:
-        parts["notifications"] = partial(_notify, desk, address)
+        from deskhand.resident import notify
+
+        yield Part("notifications", partial(notify.run, desk, address))
     if arrivals is not None:
-        parts["demo"] = partial(_arrive, arrivals)
-    return parts
+        yield Part("demo", arrivals.arrive_later)
 
 
 def _why(error: DeskError) -> str:
@@ -139,38 +148,18 @@ async def _perform(desk: Desk, ending: asyncio.Event) -> None:
             await asyncio.wait_for(ending.wait(), max(wait, 0.01))
 
 
-async def _notify(desk: Desk, address: str, ending: asyncio.Event) -> None:
-    from deskhand.resident import notify
-
-    await _until(ending, notify.run(desk, address))
-
-
-async def _arrive(arrivals: Arrivals, ending: asyncio.Event) -> None:
-    await _until(ending, arrivals.arrive_later())
-
-
-async def _until(ending: asyncio.Event, work: Coroutine[Any, Any, None]) -> None:
-    """Do the work until it is done or `ending` is set; it may be dropped at any moment."""
-    tasks = [asyncio.ensure_future(work), asyncio.ensure_future(ending.wait())]
-    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for each in tasks:
-        each.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    if not tasks[0].cancelled():
-        tasks[0].result()
-
-
 @asynccontextmanager
-async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
+async def _at_work(parts: Iterable[Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
     """Run the parts for as long as the block runs; one that fails is named, and the page stays."""
-    # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
-    endings = {name: asyncio.Event() for name in parts}
-    tasks = [asyncio.create_task(_run(name, part(endings[name]), stop, say)) for name, part in parts.items()]
+    tasks = {asyncio.create_task(_run(part, stop, say)): part for part in parts}
     try:
         yield
     finally:
-        for each in endings.values():
-            each.set()
+        for task, part in tasks.items():
+            if part.ending is None:
+                task.cancel()
+            else:
+                part.ending.set()
         if tasks:
             _, late = await asyncio.wait(tasks, timeout=LAST_STEP)
             for task in late:
@@ -178,21 +167,21 @@ async def _at_work(parts: dict[str, Part], stop: asyncio.Event, say: Say) -> Asy
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(name: str, work: Coroutine[Any, Any, None], stop: asyncio.Event, say: Say) -> None:
+async def _run(part: Part, stop: asyncio.Event, say: Say) -> None:
     """Run one part: a failure is said and logged here, and stops no other part."""
-    say(f"{name} started")
+    say(f"{part.name} started")
     try:
-        await work
+        await part.work()
     except DeskError as error:
-        log.error("part_stopped", extra={"part": name, "why": error.message})  # noqa: TRY400 - it names its cause
-        say(f"{name} stopped: {_why(error)}")
+        log.error("part_stopped", extra={"part": part.name, "why": error.message})  # noqa: TRY400 - it names its cause
+        say(f"{part.name} stopped: {_why(error)}")
     except Exception:
         reference = secrets.token_hex(4)
-        log.exception("crash", extra={"part": name, "reference": reference})
-        say(f"{name} stopped by an unexpected error; the log has it under {reference}")
+        log.exception("crash", extra={"part": part.name, "reference": reference})
+        say(f"{part.name} stopped by an unexpected error; the log has it under {reference}")
     else:
-        if not stop.is_set() and name != "demo":
-            say(f"{name} ended")
+        if not stop.is_set() and part.name != "demo":
+            say(f"{part.name} ended")
 
 
 class _Server(uvicorn.Server):

@@ -24,6 +24,7 @@ from typing import IO, Any
 from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
+from deskhand.files import open_private, temporary_beside
 from deskhand.store import Transaction, open_store, schema
 
 FORM = 1
@@ -61,20 +62,19 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
         raise Exists(f"{file} is there already", hint="choose another name; a backup never replaces a file")
     if not settings.home.is_dir():
         raise NotFound(f"there is no desk in {settings.home}", hint="`deskhand init` sets one up")
-    handle, name = tempfile.mkstemp(dir=file.absolute().parent, prefix=f".{file.name}.")
-    try:
-        with os.fdopen(handle, "wb") as opened, tempfile.TemporaryDirectory(dir=settings.home) as stage:
-            members = _write(opened, Path(stage), settings.home, source, now)
-            opened.flush()
-            os.fsync(opened.fileno())
-        entries = _read_back(Path(name), settings.home)
-        os.link(name, file)
-    except FileExistsError:
-        raise Exists(f"{file} is there already", hint="choose another name") from None
-    except OSError as error:
-        raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with temporary_beside(file) as made:
+        made.touch(0o600)
+        try:
+            with made.open("wb") as opened, tempfile.TemporaryDirectory(dir=settings.home) as stage:
+                members = _write(opened, Path(stage), settings.home, source, now)
+                opened.flush()
+                os.fsync(opened.fileno())
+            entries = _read_back(made, settings.home)
+            os.link(made, file)
+        except FileExistsError:
+            raise Exists(f"{file} is there already", hint="choose another name") from None
+        except OSError as error:
+            raise Unavailable(f"cannot write {file}: {error.strerror}", hint="is the disk full?") from error
     return Backup(file, tuple(members), entries)
 
 
@@ -230,7 +230,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         raise Unreadable(f"the backup holds {member.name!r}, which is no plain file", hint="take another backup")
     place = stage.joinpath(*parts)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with open(place, "xb", opener=_private) as made:
+    with open(place, "xb", opener=open_private) as made:
         while piece := content.read(1 << 20):
             made.write(piece)
         made.flush()
@@ -248,16 +248,14 @@ def _content(archive: tarfile.TarFile, member: tarfile.TarInfo, most: int) -> IO
 
 def _verify_record(database: Path) -> int:
     """How many lines the record has, all proved; opening the copy brings its schema up to date."""
-    store = open_store(f"sqlite:///{database}")
-    try:
-        match store.write_sync(audit.verify):
-            case audit.Verified(entries):
-                return entries
-            case audit.Broken(seq, why):
-                broken = f"the record in the backup is not whole: line {seq}: {why}"
-                raise Unreadable(broken, hint="take another backup")
-    finally:
-        store.close()
+    with closing(open_store(f"sqlite:///{database}")) as store:
+        found = store.write_sync(audit.verify)
+    match found:
+        case audit.Verified(entries):
+            return entries
+        case audit.Broken(seq, why):
+            broken = f"the record in the backup is not whole: line {seq}: {why}"
+            raise Unreadable(broken, hint="take another backup")
 
 
 def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], object]) -> int:
@@ -270,11 +268,8 @@ def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], obje
         tx.execute("DELETE FROM holds")
         audit.append(tx, entry)
 
-    store = open_store(f"sqlite:///{database}")
-    try:
+    with closing(open_store(f"sqlite:///{database}")) as store:
         store.write_sync(prepare)
-    finally:
-        store.close()
     return entries
 
 
@@ -315,7 +310,3 @@ def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
 def _digest(path: Path) -> str:
     with path.open("rb") as opened:
         return file_digest(opened, "sha256").hexdigest()
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

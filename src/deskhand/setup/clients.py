@@ -24,10 +24,6 @@ class Client:
     own_command: str | None = None
     """The beginning of its own command that adds a server."""
 
-    @property
-    def headers_key(self) -> str:
-        return "http_headers" if self.form == "toml" else "headers"
-
 
 CLIENTS = {
     client.name: client
@@ -68,7 +64,8 @@ def entry(client: Client, server: Program | Address) -> dict[str, Any]:
             words = {"command": command, "args": list(arguments), "env": {"DESKHAND_HOME": str(home)}}
         case Address(url, token):
             transport = "http"
-            words = {str(client.url_key): url, client.headers_key: {"Authorization": f"Bearer {token}"}}
+            headers = "http_headers" if client.form == "toml" else "headers"
+            words = {str(client.url_key): url, headers: {"Authorization": f"Bearer {token}"}}
     if not client.typed:
         return words
     return {"type": transport} | words

@@ -2,14 +2,11 @@
 
 import os
 import stat
-import tempfile
 from datetime import datetime
 from pathlib import Path
 
 from deskhand.errors import Changed, Unavailable
-
-_NEW = 0o600
-"""The permissions of a new file: it may hold a token or an address."""
+from deskhand.files import write_atomically
 
 
 def content(file: Path) -> bytes | None:
@@ -27,7 +24,7 @@ def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
     place = Path(os.path.realpath(file))
     if content(place) != seen:
         raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
-    mode = _NEW
+    mode = 0o600  # a new file may hold a token or an address
     try:
         if data is None:
             file.unlink(missing_ok=True)
@@ -35,7 +32,7 @@ def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
         if seen is not None:
             mode = stat.S_IMODE(place.stat().st_mode)
         place.parent.mkdir(parents=True, exist_ok=True)
-        _swap(place, data, mode)
+        write_atomically(place, data, mode)
     except OSError as error:
         raise Unavailable(f"cannot write {file}: {error.strerror}", hint="nothing was changed") from error
 
@@ -50,24 +47,5 @@ def keep(home: Path, name: str, data: bytes, now: datetime) -> Path:
         if not place.exists():
             break
         place = folder / f"{first.name}-{more}"
-    _swap(place, data, _NEW)
+    write_atomically(place, data)
     return place
-
-
-def _swap(place: Path, data: bytes, mode: int) -> None:
-    handle, name = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.")
-    try:
-        with os.fdopen(handle, "wb") as made:
-            os.fchmod(made.fileno(), mode)
-            made.write(data)
-            made.flush()
-            os.fsync(made.fileno())
-        Path(name).replace(place)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
-    folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

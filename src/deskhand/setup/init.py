@@ -74,11 +74,9 @@ def plan_config(home: Path, answers: Mapping[str, str]) -> ConfigPlan:
     old = _values(file, before)
     new = {OPTIONS[name].key: _check(name, value) for name, value in answers.items()}
     text, added = _edit((before or b"").decode(), new)
-    if _flat_or_none(text) != old | new:
-        raise BadConfig(
-            f"{file} is written in a way that cannot be changed safely",
-            hint="set the options by hand; it was not touched",
-        )
+    if _says(text) != old | new:
+        why = f"{file} is written in a way that cannot be changed safely"
+        raise BadConfig(why, hint="set the options by hand; it was not touched")
     _demand_valid(file, text)
     changes = tuple(
         Change(key, _display(key, old.get(key)), _display(key, value))
@@ -98,7 +96,7 @@ def _edit(text: str, new: Mapping[str, Any]) -> tuple[str, list[str]]:
     """The text with the values in it, and the options that were added as comments. The caller checks the result."""
     written, added = _complete(text)
     for key, value in new.items():
-        if _flat_or_none(written) is None:
+        if _says(written) is None:
             break
         written = _set(written, key, value)
     return written, added
@@ -178,9 +176,7 @@ def _options() -> Iterator[tuple[str, Option]]:
 
 def _complete(text: str) -> tuple[str, list[str]]:
     """The text with each option that it does not name as a comment in its table; and which those are."""
-    written = text
-    if not text.strip():
-        written = _HEAD
+    written = text if text.strip() else _HEAD
     added = []
     for name, option in _options():
         table, _, key = option.key.rpartition(".")
@@ -263,9 +259,8 @@ def _values(file: Path, data: bytes | None) -> dict[str, Any]:
     try:
         return _flat_toml((data or b"").decode())
     except ValueError as error:
-        raise BadConfig(
-            f"cannot read {file}: {error}", hint="correct the file or move it away; it was not touched"
-        ) from error
+        hint = "correct the file or move it away; it was not touched"
+        raise BadConfig(f"cannot read {file}: {error}", hint=hint) from error
 
 
 def _flat_toml(text: str) -> dict[str, Any]:
@@ -274,7 +269,8 @@ def _flat_toml(text: str) -> dict[str, Any]:
     return dict(flat(tomllib.loads(text)))
 
 
-def _flat_or_none(text: str) -> dict[str, Any] | None:
+def _says(text: str) -> dict[str, Any] | None:
+    """The values in the text; None where it is no TOML."""
     try:
         return _flat_toml(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The desk's database: SQLite by default, PostgreSQL by URL. SQL over the drivers, no ORM in a request.
+"""The desk's database: SQLite by default, PostgreSQL by URL. Plain SQL over the drivers.
 
 A piece of work is a function of one transaction; it runs whole or not at all, and what it returns is durable:
 
@@ -27,10 +27,10 @@ class Transaction(Protocol):
         """Run a statement once for each row of values."""
 
     def one(self, sql: str, *values: Any) -> Row | None:
-        """The first row."""
+        """The first row of a query; None where it has none."""
 
     def all(self, sql: str, *values: Any) -> list[Row]:
-        """All rows."""
+        """All rows of a query."""
 
 
 class Bell(Protocol):
@@ -45,10 +45,10 @@ class Store(Protocol):
         """Do `work` in a transaction that may write, and commit it."""
 
     async def write(self, work: Callable[[Transaction], T]) -> T:
-        """The same without blocking the event loop, for work that waits for nothing but the database."""
+        """Like `write_sync`, without blocking the event loop, for work that waits for nothing but the database."""
 
     async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
-        """The same for work that waits for a disk as well."""
+        """Like `write`, for work that waits for a disk as well."""
 
     async def read(self, work: Callable[[Transaction], T]) -> T:
         """Do `work` in a transaction that sees one state and changes nothing."""
@@ -60,7 +60,7 @@ class Store(Protocol):
         """Rings for what anybody commits from now on: PostgreSQL for this NOTIFY alone, SQLite for every commit."""
 
     def close(self) -> None:
-        """Finish what was handed in, then let go of the database."""
+        """Finish the work that was handed in, then close the database."""
 
 
 def open_store(url: str) -> Store:

@@ -64,7 +64,7 @@ class PostgresTransaction:
 
 
 class PostgresBell:
-    """LISTEN on a connection of its own."""
+    """Hears NOTIFY by a connection of its own."""
 
     def __init__(self, url: str, channel: str, payload: str | None) -> None:
         self._payload = payload
@@ -198,7 +198,7 @@ def revision(url: str) -> str | None:
 
 
 def _demand_utf8(encoding: str | None) -> None:
-    """No other encoding holds every text; SQL_ASCII, which a server without a locale takes, even answers in bytes."""
+    """Refuse any other encoding: none holds every text, and SQL_ASCII, common without a locale, answers in bytes."""
     if encoding != "UTF8":
         raise BadConfig(
             f"the desk's database has the encoding {encoding}, which cannot hold every text",

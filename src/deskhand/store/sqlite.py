@@ -160,7 +160,7 @@ def connect(file: str) -> sqlite3.Connection:
 
 
 def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
-    """Each job in its own savepoint, all in one commit; nobody is answered before the commit."""
+    """Do each job in a savepoint of its own and all in one commit; nobody is answered before the commit."""
     answers: list[tuple[Future[Any], Any]] = []
     try:
         with _translate_errors():

@@ -96,6 +96,7 @@ class _OwnHost:
 
 
 def _names_own_host(scope: Scope) -> bool:
+    """Whether there is one Host header and it names this machine."""
     hosts = [value for name, value in scope["headers"] if name == b"host"]
     found = _OWN_HOSTS.fullmatch(b" ".join(hosts))
     return found is not None and int(found[1] or 80) <= 65535

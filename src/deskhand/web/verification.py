@@ -32,10 +32,7 @@ class Verification:
 
     async def check_new(self) -> None:
         """Check the first lines that are new; before the first whole check only see how many there are."""
-        if self.since is None:
-            await self._step(0)
-        else:
-            await self._step(STEP)
+        await self._step(STEP if self.since else 0)
 
     async def check_all(self, *, again: bool = False) -> None:
         """Check on to the end of the record; with `again` from its first line."""

@@ -39,7 +39,8 @@ def folders(desk: Desk) -> Finding:
     root = desk.settings.vault_path
     if root is None or not root.is_dir():
         return warning("there is no vault to look into", "set VAULT_PATH")
-    twins = [path.name for path in root.iterdir() if path.name not in FOLDERS and skeleton(path.name) in _SKELETONS]
+    others = {path.name for path in root.iterdir()} - set(FOLDERS)
+    twins = [name for name in others if skeleton(name) in _SKELETONS]
     if twins:
         return bad(
             f"{', '.join(sorted(twins))} may be taken for a folder of the desk",

@@ -46,9 +46,9 @@ def home(desk: Desk) -> Finding:
 
 def too_open(folder: Path) -> list[Path]:
     """The home and what lies in it that others may read or write."""
-    inside = (path for path in folder.iterdir() if not path.is_symlink())
+    inside = [path for path in sorted(folder.iterdir()) if not path.is_symlink() and path.suffix != ".migrating"]
     others = stat.S_IRWXG | stat.S_IRWXO
-    return [path for path in (folder, *sorted(inside)) if path.stat().st_mode & others and path.suffix != ".migrating"]
+    return [path for path in (folder, *inside) if path.stat().st_mode & others]
 
 
 def close_home(desk: Desk) -> list[str]:
