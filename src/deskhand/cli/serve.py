@@ -102,7 +102,6 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
 
 def _log_file(home: "Path") -> "TextIO":
     """Where the parts log to: a file beside the database, since the terminal is the person's."""
-
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
     if file.exists() and file.stat().st_size > LARGEST_LOG:
