@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deskhand.app import Desk
     from deskhand.mail import MailSummary
-    from deskhand.mail.importing import Imported, Source
+    from deskhand.mail.importing import ImportedMail, Source
 
 BATCH_BYTES = 8_000_000
 BATCH_MAILS = 500
@@ -63,10 +63,10 @@ async def _import_all(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Pa
     return seen, new, left_out
 
 
-def _batches(found: "list[Source]") -> "Iterator[list[Imported]]":
+def _batches(found: "list[Source]") -> "Iterator[list[ImportedMail]]":
     from deskhand.mail.importing import mails
 
-    batch: list[Imported] = []
+    batch: list[ImportedMail] = []
     size = 0
     for mail in chain.from_iterable(map(mails, found)):
         batch.append(mail)

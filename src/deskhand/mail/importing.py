@@ -32,7 +32,7 @@ class Source(NamedTuple):
     maildir: bool
 
 
-class Imported(NamedTuple):
+class ImportedMail(NamedTuple):
     """A mail and how many bytes of its file it took."""
 
     mail: Incoming
@@ -56,7 +56,7 @@ def sources(path: Path) -> tuple[list[Source], list[tuple[Path, str]]]:
     return found, left_out
 
 
-def mails(source: Source) -> Iterator[Imported]:
+def mails(source: Source) -> Iterator[ImportedMail]:
     with source.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         if content[:5] == b"From ":
             yield from _of_mbox(content)
@@ -69,7 +69,7 @@ def mails(source: Source) -> Iterator[Imported]:
             flags = _FLAGS.search(source.path.name)
             seen = seen or (flags is not None and "S" in flags[1])
             written = datetime.fromtimestamp(source.path.stat().st_mtime, UTC)
-        yield Imported(Incoming(raw, seen, written), len(raw))
+        yield ImportedMail(Incoming(raw, seen, written), len(raw))
 
 
 def _files(path: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:
@@ -99,12 +99,12 @@ def _source(file: Path) -> Source | str:
     return "is not a mail"
 
 
-def _of_mbox(content: mmap.mmap) -> Iterator[Imported]:
+def _of_mbox(content: mmap.mmap) -> Iterator[ImportedMail]:
     edges = [*_MBOX_EDGE.finditer(content)]
     ends = [*(edge.start() + 1 for edge in edges[1:]), len(content)]
     for edge, end in zip(edges, ends, strict=False):
         raw = _QUOTED_FROM.sub(rb"\1", content[edge.end() : end])
-        yield Imported(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
+        yield ImportedMail(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
 
 
 def _is_marked_seen(raw: bytes) -> bool:
