@@ -25,8 +25,8 @@ NO_PARTICIPLES = {"need", "speed", "feed", "seed", "embed", "heed"}
 # What the source may hold at most; the goal is beside each, and a ceiling only ever comes down.
 EFFECTS_NAMED_AS_VALUES = 44  # goal: 0
 PARTICIPLES_IN_100_FUNCTIONS = 3.7  # goal: 2
-LAMBDAS_IN_1000_LINES = 4.0  # goal: 3
-TERNARIES_IN_1000_LINES = 13.5  # goal: 12
+LAMBDAS_IN_1000_LINES = 3.7  # goal: 3
+TERNARIES_IN_1000_LINES = 12.5  # goal: 12
 
 # Class names that mean two things today; none is the goal.
 TWICE = {"Imported", "Letter"}
