@@ -55,7 +55,7 @@ async def filled(place: Path, lines: int, waiting: int) -> Desk:
     await box.receive([Incoming(_letter(number), seen=False) for number in range(MAILS)])
     for number in range(waiting):
         letter = SendEmail(to=f"p{number}@example.org", subject=f"Offer {number}", body=f"Dear {number},\n\nhello.\n")
-        await desk.gate.submit(letter, "email_mcp")
+        await desk.gate.propose(letter, "email_mcp")
     there = (await desk.store.read(audit.head)).seq
     for first in range(there, lines, 1000):
         last = min(first + 1000, lines)

@@ -152,6 +152,7 @@ REQUIREMENTS = {
     "orchestrator:rest": "A thousand waiting approvals cost under 1 % of a core.",
     "orchestrator:doorbell": "From arrival to the note it takes under two seconds.",
     "orchestrator:drains": "SIGTERM lets what was begun come to its end.",
+    "orchestrator:no-vault": "A worker without a vault sends what is approved and does nothing else.",
     "mail:cursor": "Each mailbox tells what arrived after a cursor, and says when the cursor is void.",
     "desk:whole": "One server has all hands, no two tools of one name and small schemas, on every transport and era.",
     "desk:parts": "A part that is not set up says what to set, and the others work.",

@@ -161,12 +161,12 @@ async def test_drafts_are_followed_like_every_other_action(office: Office) -> No
             cursor = page["next_cursor"]
             pages.append(page["actions"])
         found = [each for page in pages for each in page]
-        office.home.command("reject", found[-1]["id"], "--reason", "I called her.")
-        told = await ok(client, "get_action", id=found[-1]["id"])
+        office.home.command("reject", found[0]["id"], "--reason", "I called her.")
+        told = await ok(client, "get_action", id=found[0]["id"])
     await desk.close_mailbox()
     desk.close()
 
-    assert [each["kind"] for each in found] == ["send_email", "draft", "draft", "draft"]
+    assert [each["kind"] for each in found] == ["draft", "draft", "draft", "send_email"]
     assert len({each["id"] for each in found}) == 4
     assert all(len(each["digest"]) == 64 for each in found)
     assert (told["state"], told["said"]) == ("rejected", "I called her.")
@@ -185,9 +185,9 @@ async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tm
                 "search_email": {"query": "x"},
                 "send_email": HELLO,
                 "list_agents": {},
-                "pending_actions": {},
             }.items()
         }
+        waiting = await ok(client, "pending_actions")
         resources = (await client.list_resources()).resources
         with pytest.raises(MCPError) as caught:
             await client.read_resource("note://a.md")
@@ -197,9 +197,9 @@ async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tm
     assert task["user_id"] == "me"
     assert "VAULT_PATH" in hints["list_notes"]
     assert "DESKHAND_ADDRESS" in hints["search_email"]
-    assert "VAULT_PATH" in hints["send_email"]
+    assert "DESKHAND_ADDRESS" in hints["send_email"]
     assert "DESKHAND_AGENT" in hints["list_agents"]
-    assert "VAULT_PATH" in hints["pending_actions"]
+    assert waiting["actions"] == []
     assert resources == []
     assert "VAULT_PATH" in caught.value.error.message
 

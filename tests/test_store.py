@@ -270,7 +270,10 @@ BEFORE_THE_PAGE = (
         ' "body": "b"}\','
         " 'sent', 1, 'email-send-a1.md', 1760000000000, 1760600000000)"
     ),
-    "INSERT INTO drafts (id, mail, sender, proposed, created) VALUES ('draft-1', 'm1', 'ann@example.org', '{}', 1)",
+    (
+        "INSERT INTO drafts (id, mail, sender, proposed, created) VALUES ('draft-1', 'm1', 'ann@example.org',"
+        ' \'{"to": "ann@example.org", "subject": "Re: s", "body": "b", "reply_to_message_id": "m1"}\', 1)'
+    ),
     *(
         f"INSERT INTO audit (seq, entry, hash) VALUES ({seq}, '"
         '{"timestamp": "2026-10-01T08:00:00.000Z", "correlation_id": "c", "actor": "email_mcp",'
@@ -288,9 +291,9 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     store = open_store(url)
     try:
         kept = await tokens.authenticate(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
-        recipients = store.write_sync(lambda tx: tx.all("SELECT recipient, state FROM actions"))
+        recipients = store.write_sync(lambda tx: tx.all("SELECT recipient, state FROM requests WHERE origin = 'tool'"))
         days = store.write_sync(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
-        drafts = store.write_sync(lambda tx: tx.all("SELECT id, drafted_by FROM drafts"))
+        drafts = store.write_sync(lambda tx: tx.all("SELECT id, asked_by FROM requests WHERE origin = 'draft'"))
     finally:
         store.close()
 

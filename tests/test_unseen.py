@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from deskhand import unseen
 from deskhand.cli.command import plain
-from deskhand.gate.policy import Facts, risk
+from deskhand.gate.risk import Facts, assess
 from deskhand.notes.paths import skeleton
 from deskhand.web.visible import visible
 from tests.requirements import requirement
@@ -36,7 +36,7 @@ HIDDEN = [
 @requirement("gate:unseen")
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_a_text_with_something_hidden_in_it_is_never_of_low_risk(hidden: str) -> None:
-    found = risk(Facts("ann@example.org", "bob@example.org", "Hello", f"Dear Bob,{hidden}Ann", known=True))
+    found = assess(Facts("ann@example.org", "bob@example.org", "Hello", f"Dear Bob,{hidden}Ann", known=True))
 
     assert found.level == "high"
     assert found.reasons[0].startswith("The text holds ")

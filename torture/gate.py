@@ -29,7 +29,6 @@ from pathlib import Path
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate import ledger
 from tests.gate import worker
 
 LEASE = timedelta(seconds=6)
@@ -206,19 +205,20 @@ def run_sends(environment: dict[str, str], letters: dict[str, Letter], chance: i
     return sum(working.kills for working in workers)
 
 
-def rows(environment: dict[str, str]) -> list[ledger.Row]:
+def states_of(environment: dict[str, str]) -> dict[str, str]:
+    """The state of each letter that somebody asked for, by its subject."""
     desk = Desk(load(environment).settings)
     try:
-        states = ("waiting", "approved", "rejected", "expired", "withdrawn", "sending", "sent", "unknown", "failed")
-        return desk.store.write_sync(lambda tx: ledger.listed(tx, states, 1_000_000))
+        rows = desk.store.write_sync(lambda tx: tx.all("SELECT action, state FROM requests ORDER BY created"))
     finally:
         desk.close()
+    return {json.loads(action)["subject"]: state for action, state in rows}
 
 
 def settled(environment: dict[str, str], letter: Letter) -> bool:
     desk = Desk(load(environment).settings)
-    subject = f'%"subject":"Letter {letter.number}"%'
-    found = desk.store.write_sync(lambda tx: tx.all("SELECT state FROM actions WHERE action LIKE ?", subject))
+    recipient = letter.proposal["to"]
+    found = desk.store.write_sync(lambda tx: tx.all("SELECT state FROM requests WHERE recipient = ?", recipient))
     desk.close()
     states = {state for (state,) in found}
     return bool(states & {"sent", "unknown"} if letter.approved else states)
@@ -227,7 +227,7 @@ def settled(environment: dict[str, str], letter: Letter) -> bool:
 def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], raws: list[bytes], kills: int) -> bool:
     mails = [read(raw) for raw in raws]
     times = Counter(str(mail["Subject"]) for mail in mails)
-    states = {row.action.subject: row.state for row in rows(environment)}
+    states = states_of(environment)
     approved = [subject for subject, letter in letters.items() if letter.approved]
     found = {
         "twice": sum(count > 1 for count in times.values()),

@@ -91,7 +91,7 @@ def end(worker: Popen[str], sign: signal.Signals) -> None:
 
 def count(office: Office, state: steps.State) -> int:
     desk = office.desk()
-    found = desk.store.write_sync(lambda tx: steps.in_states(tx, "mail", (state,), 100_000))
+    found = desk.store.write_sync(lambda tx: steps.in_states(tx, (state,), 100_000))
     desk.close()
     return len(found)
 

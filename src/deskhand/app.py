@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from deskhand.audit import Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
-    from deskhand.gate.approvals import Approvals
-    from deskhand.gate.cards import Cards
-    from deskhand.gate.drafts import Drafts
+    from deskhand.gate.answers import Answers
+    from deskhand.gate.door import Door
+    from deskhand.gate.waiting import Waiting
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
@@ -81,7 +81,7 @@ class Desk:
 
         return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
-    async def shown(self, token: str) -> "Token | None":
+    async def authenticate(self, token: str) -> "Token | None":
         """Whose token somebody shows at a door, where it is one of an assistant or a user."""
         from deskhand import tokens
 
@@ -159,29 +159,38 @@ class Desk:
             await self.__dict__.pop("mailbox").close()
 
     @cached_property
-    def approvals(self) -> "Approvals":
-        from deskhand.gate.approvals import Approvals
+    def door(self) -> "Door":
+        """How the person answers in the vault; closed where this desk has none."""
+        from deskhand.gate.door import ClosedDoor
+        from deskhand.gate.vault import VaultDoor
 
-        return Approvals(self.settings.vault, self._secret("seal.key").encode())
+        settings = self.settings
+        if settings.vault_path is None:
+            return ClosedDoor()
+        key = self._secret("seal.key").encode()
+        sealed = settings.approvals == "sealed"
+        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, sealed=sealed)
 
     @cached_property
     def gate(self) -> "Gate":
         from deskhand.gate import Gate
 
-        return Gate(self.settings, self.store, lambda: self.mailbox, self.approvals, self.now)
+        return Gate(self.settings, self.store, lambda: self.mailbox, self.door, self.now)
 
     @cached_property
-    def drafts(self) -> "Drafts":
-        from deskhand.gate.drafts import Drafts
+    def waiting(self) -> "Waiting":
+        """What waits for the person."""
+        from deskhand.gate.waiting import Waiting
 
-        return Drafts(self.store, self.approvals, self.now)
+        gate = self.gate
+        return Waiting(self.store, gate.find, gate.refresh, self.door.notice_drafts, lambda: self.mailbox, self.now)
 
     @cached_property
-    def cards(self) -> "Cards":
-        """What waits for the person, and the person's answers."""
-        from deskhand.gate.cards import Cards
+    def answers(self) -> "Answers":
+        """The person's answers to what waits."""
+        from deskhand.gate.answers import Answers
 
-        return Cards(self.settings, self.store, self.gate, self.drafts, lambda: self.mailbox, self.now)
+        return Answers(self.settings, self.store, self.waiting, self.door, self.gate.act_at_once, self.now)
 
     def _secret(self, name: str) -> str:
         """A random secret in the desk's home, made at the first use; of several processes one makes it."""
@@ -229,7 +238,7 @@ class Desk:
             milliseconds=milliseconds,
         )
         try:
-            await self.store.write(lambda tx: audit.append(tx, entry))
+            await self.store.write(audit.append, entry)
         except DeskError as failure:
             # The effect has happened; hiding its result from the caller would not undo it.
             log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": failure.message})

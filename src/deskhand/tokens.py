@@ -97,9 +97,9 @@ def find(tx: Transaction, text: str) -> Token | None:
 
 async def authenticate(store: Store, text: str, now: datetime) -> Token | None:
     """The token that somebody presents; None where there is none. Notes that it was used, at most once a minute."""
-    token = await store.read_one(lambda tx: find(tx, text))
+    token = await store.read_one(find, text)
     if token is not None and (token.used is None or now - token.used > _MINUTE):
-        await store.write(lambda tx: _note_use(tx, token.name, now))
+        await store.write(_note_use, token.name, now)
     return token
 
 

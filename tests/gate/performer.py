@@ -1,6 +1,6 @@
 """A process at the desk that acts on holds: once for each line it reads, and says which.
 
-With `--aloud` it also says so each time it has written something to the database.
+With `--step` it also says so each time it has written something to the database, and waits for a line to go on.
 """
 
 import asyncio
@@ -12,13 +12,13 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.store import Store, Transaction
+from deskhand.store import Store
 
 say = partial(print, flush=True)
 
 
-class Aloud:
-    """A real store that says when it has written."""
+class StepByStep:
+    """A real store that says when it has written, and waits."""
 
     def __init__(self, inner: Store) -> None:
         self._inner = inner
@@ -26,25 +26,25 @@ class Aloud:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def write(self, work: Callable[[Transaction], Any]) -> Any:
-        done = await self._inner.write(work)
+    async def write(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        done = await self._inner.write(work, *given, **named)
         say("written")
+        await asyncio.to_thread(sys.stdin.readline)
         return done
 
-    async def write_in_thread(self, work: Callable[[Transaction], Any]) -> Any:
-        return await self.write(work)
+    write_in_thread = write
 
 
 async def work(desk: Desk) -> None:
     say("ready")
     while await asyncio.to_thread(sys.stdin.readline):
-        say(json.dumps(await desk.cards.perform_due()))
+        say(json.dumps(await desk.gate.release_due()))
     await desk.close_mailbox()
 
 
 if __name__ == "__main__":
     desk = Desk(load().settings)
-    if "--aloud" in sys.argv:
-        desk.store = Aloud(desk.store)
+    if "--step" in sys.argv:
+        desk.store = StepByStep(desk.store)
     asyncio.run(work(desk))
     desk.close()

@@ -1,14 +1,11 @@
 """Cards: what the person sees of an action, and what becomes of each answer."""
 
 import asyncio
-import fcntl
 import json
-import os
-import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -21,14 +18,17 @@ from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
-from deskhand.gate import Gate, drafts, holds, ledger
-from deskhand.gate.actions import Action, SendEmail
-from deskhand.gate.cards import Card, Cards, Letter
+from deskhand.gate import LEASE, Gate, ledger, sends
+from deskhand.gate.actions import SendEmail
+from deskhand.gate.answers import Letter
+from deskhand.gate.requests import Request, file_name
+from deskhand.gate.waiting import Card, Waiting
 from deskhand.mail import FullMessage
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
 from tests.gate.site import HELLO, Clock, Interrupted, said
+from tests.gate.waiting import drafted, proposed
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -69,9 +69,9 @@ def study(home: Home) -> Study:
 
 async def asked(desk: Desk, client: Client, **mail: str) -> Card:
     """The card of what an assistant proposes."""
-    before = {card.id for card in (await desk.cards.waiting())[0]}
+    before = {card.id for card in (await desk.waiting.cards())[0]}
     assert (await said(client, "send_email", **HELLO | mail)).startswith("Rejected:")
-    (card,) = [card for card in (await desk.cards.waiting())[0] if card.id not in before]
+    (card,) = [card for card in (await desk.waiting.cards())[0] if card.id not in before]
     return card
 
 
@@ -89,16 +89,16 @@ async def record(desk: Desk) -> list[tuple[str, str]]:
 async def test_an_answer_to_an_older_text_leaves_the_yes_to_the_newer_one_as_it_is(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.cards.approve_edited(card.id, card.digest, Letter(HELLO["to"], "Notes", "At eleven.\n"), "person")
+        await desk.answers.approve_edited(card.id, card.digest, Letter(HELLO["to"], "Notes", "At eleven.\n"), "person")
 
         with pytest.raises(Changed):
-            await desk.cards.reject(card.id, card.digest, "no", "person")
+            await desk.answers.reject(card.id, card.digest, "no", "person")
         with pytest.raises(Changed):
-            await desk.cards.approve_now(card.id, card.digest, "person")
+            await desk.answers.approve_now(card.id, card.digest, "person")
 
-        assert (await desk.cards.card(card.id)).state == "held"
+        assert (await desk.waiting.card(card.id)).state == "held"
         study.clock.pass_by(seconds=10)
-        await desk.cards.perform_due()
+        await desk.gate.release_due()
         assert [mail.body for mail in await sent(desk)] == ["At eleven.\n"]
 
 
@@ -114,28 +114,28 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
             HELLO["body"],
             "me@example.com",
         )
-        assert (card.asked_by, card.reason, card.answers, card.attachments) == ("email_mcp", None, None, ())
-        held = await desk.cards.approve(card.id, card.digest, "person")
-        again = await desk.cards.approve(card.id, card.digest, "person")
+        assert (card.asked_by, card.reason, card.answers) == ("email_mcp", None, None)
+        held = await desk.answers.approve(card.id, card.digest, "person")
+        again = await desk.answers.approve(card.id, card.digest, "person")
         assert held == again
         assert (held.state, held.until) == ("held", study.clock() + timedelta(seconds=10))
-        assert await desk.cards.next_due() == held.until
-        assert await desk.cards.perform_due() == []
-        counts = await desk.cards.counts()
+        assert await desk.gate.next_due() == held.until
+        assert await desk.gate.release_due() == []
+        counts = await desk.waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (0, 1, 0)
         assert [file.name for file in study.files("Pending_Approval")] == [f"email-send-{card.id}.md"]
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
         assert await sent(desk) == []
 
         study.clock.pass_by(seconds=10)
-        assert await desk.cards.perform_due() == [card.id]
-        assert await desk.cards.perform_due() == []
+        assert await desk.gate.release_due() == [card.id]
+        assert await desk.gate.release_due() == []
         (mail,) = await sent(desk)
         assert (mail.summary.to, mail.summary.subject, mail.body) == (HELLO["to"], HELLO["subject"], HELLO["body"])
-        done = await desk.cards.card(card.id)
+        done = await desk.waiting.card(card.id)
         assert (done.state, done.until, done.note) == ("sent", None, None)
-        assert (await desk.cards.waiting())[0] == []
-        assert await desk.cards.next_due() is None
+        assert (await desk.waiting.cards())[0] == []
+        assert await desk.gate.next_due() is None
         row = await desk.gate.find(card.id)
         assert (row.decided_by, row.decided, row.asked_by) == ("person", study.clock(), "email_mcp")
 
@@ -159,7 +159,7 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
 async def test_what_was_sent_long_ago_is_no_answer_to_a_new_call(study: Study) -> None:
     async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
         card = await asked(desk, client)
-        assert (await desk.cards.approve(card.id, card.digest, "person")).state == "sent"
+        assert (await desk.answers.approve(card.id, card.digest, "person")).state == "sent"
         study.clock.pass_by(days=8)
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
 
@@ -169,19 +169,19 @@ async def test_a_yes_can_be_undone_until_somebody_acts_on_it(study: Study) -> No
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         with pytest.raises(Denied, match="can no longer be taken back: it is waiting"):
-            await desk.cards.undo(card.id, "person")
-        await desk.cards.approve(card.id, card.digest, "person")
-        undone = await desk.cards.undo(card.id, "person")
+            await desk.answers.undo(card.id, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
+        undone = await desk.answers.undo(card.id, "person")
         study.clock.pass_by(minutes=1)
-        assert (undone.state, await desk.cards.perform_due(), await sent(desk)) == ("waiting", [], [])
+        assert (undone.state, await desk.gate.release_due(), await sent(desk)) == ("waiting", [], [])
 
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
-        await desk.store.write(lambda tx: holds.take(tx, study.clock()))
+        await claimed(desk, card.id)
         for answer in (
-            desk.cards.undo(card.id, "person"),
-            desk.cards.reject(card.id, card.digest, None, "person"),
-            desk.cards.approve_now(card.id, None, "person"),
+            desk.answers.undo(card.id, "person"),
+            desk.answers.reject(card.id, card.digest, None, "person"),
+            desk.answers.approve_now(card.id, None, "person"),
         ):
             with pytest.raises(Denied) as refused:
                 await answer
@@ -189,27 +189,37 @@ async def test_a_yes_can_be_undone_until_somebody_acts_on_it(study: Study) -> No
         assert ("person", "undone") in await record(desk)
 
 
+async def claimed(desk: Desk, request_id: str) -> Request:
+    """A process has ended the hold, claimed the request, and died."""
+    approved = await desk.gate.end_hold(await desk.gate.find(request_id))
+    found = await desk.store.write(lambda tx: sends.claim(tx, approved, now=desk.now(), lease=LEASE))
+    assert isinstance(found, Request)
+    return found
+
+
 @requirement("cards:once")
 @pytest.mark.parametrize("how_far", ["taken", "decided"])
 async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(study: Study, how_far: str) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
-        await desk.store.write(lambda tx: holds.take(tx, study.clock()))
+        taken = await desk.gate.take_due()
+        assert taken is not None
+        free_again = timedelta(seconds=desk.settings.lease_seconds)
         if how_far == "decided":
-            await desk.gate.decide(card.id, "approved", "person", None, digest=card.digest)
+            await claimed(desk, card.id)
+            free_again = LEASE
 
-        assert await desk.cards.perform_due() == []
-        assert await desk.cards.next_due() == study.clock() + holds.LEASE
-        study.clock.time += holds.LEASE
-        assert await desk.cards.perform_due() == [card.id]
-        assert (len(await sent(desk)), (await desk.cards.card(card.id)).state) == (1, "sent")
+        assert await desk.gate.release_due() == []
+        assert await desk.gate.next_due() == study.clock() + free_again
+        study.clock.time += free_again
+        assert await desk.gate.release_due() == [card.id]
+        assert (len(await sent(desk)), (await desk.waiting.card(card.id)).state) == (1, "sent")
 
         # The one that was believed dead comes back: there is nothing left for it to do.
-        late = holds.Hold(card.id, card.digest, "person", study.clock(), 1)
-        await desk.cards._act(late, "desk")
-        assert (len(await sent(desk)), (await desk.cards.card(card.id)).note) == (1, None)
+        await desk.gate.go_on(taken, lambda late: desk.gate.release(late.id, "desk"))
+        assert (len(await sent(desk)), (await desk.waiting.card(card.id)).note) == (1, None)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -232,7 +242,7 @@ async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(sha
     async with shared.opened() as (desk, client):
         cards = [await asked(desk, client, subject=f"Held {number}") for number in range(6)]
         for card in cards:
-            await desk.cards.approve(card.id, card.digest, "person")
+            await desk.answers.approve(card.id, card.digest, "person")
         racing = [performer(shared) for _ in range(2)]
         assert [each.stdout.readline() for each in racing] == ["ready\n"] * 2
         for each in racing:
@@ -246,52 +256,33 @@ async def test_of_processes_that_act_on_the_same_holds_each_mail_leaves_once(sha
         assert sorted(mail.summary.subject for mail in await sent(desk)) == [f"Held {number}" for number in range(6)]
 
 
-@contextmanager
-def nobody_gets_on(study: Study, how_far: str) -> Iterator[None]:
-    """Another program keeps the folder, or the mailbox's file, to itself."""
-    if how_far == "decide":
-        folder = os.open(study.home.vault / "Pending_Approval", os.O_RDONLY)
-        fcntl.flock(folder, fcntl.LOCK_EX)
-        yield
-        os.close(folder)
-    else:
-        mailbox = sqlite3.connect(study.home.path / "mail.db", isolation_level=None)
-        mailbox.execute("BEGIN IMMEDIATE")
-        yield
-        mailbox.close()
-
-
 @requirement("cards:once")
 @requirement("cards:hold")
-@pytest.mark.parametrize("how_far", ["decide", "send"])
-async def test_who_is_killed_between_taking_a_hold_and_acting_on_it_is_followed_by_another(
-    shared: Study, how_far: str
-) -> None:
+@pytest.mark.parametrize("how_far", ["held", "approved", "sending"])
+async def test_who_is_killed_while_acting_on_a_yes_is_followed_by_another(shared: Study, how_far: str) -> None:
     shared.clock.time = datetime.now(UTC) - timedelta(minutes=5)
     async with shared.opened() as (desk, client):
-        card = await asked(desk, client, subject=f"Killed before it could {how_far}")
-        await desk.cards.approve(card.id, card.digest, "person")
-        await desk.mailbox.search("in:sent", 1)
-        study_file(shared, card.id)[0].unlink()  # whoever decides writes it anew, and needs the folder for that
-        with nobody_gets_on(shared, how_far), performer(shared, "--aloud") as acting:
+        card = await asked(desk, client, subject=f"Killed when it was {how_far}")
+        await desk.answers.approve(card.id, card.digest, "person")
+        with performer(shared, "--step") as acting:
             assert acting.stdout.readline() == "ready\n"
-            print("go", file=acting.stdin, flush=True)
-            assert acting.stdout.readline() == "written\n"
-            while how_far == "send" and (await desk.gate.find(card.id)).state != "sending":
+            state = None
+            while state != how_far:
+                print("go", file=acting.stdin, flush=True)
                 assert acting.stdout.readline() == "written\n"
+                row = await desk.store.read(lambda tx: ledger.find(tx, card.id))
+                state = row.state
             acting.kill()
 
         shared.clock.time = datetime.now(UTC)
-        state = (await desk.gate.find(card.id)).state
-        assert (state, await desk.cards.perform_due()) == ("waiting" if how_far == "decide" else "sending", [])
-        with pytest.raises(Denied, match="can no longer be taken back"):
-            await desk.cards.undo(card.id, "person")
         assert await sent(desk) == []
-        shared.clock.time += 2 * holds.LEASE
-        assert await desk.cards.perform_due() == [card.id]
+        shared.clock.time += 2 * LEASE
+        assert await desk.gate.release_due() == [card.id]
+        with pytest.raises(Denied, match="can no longer be taken back"):
+            await desk.answers.undo(card.id, "person")
         assert [mail.summary.subject for mail in await sent(desk)] == [card.subject]
-        assert (await desk.cards.card(card.id)).state == "sent"
-        assert study_file(shared, card.id) == list((shared.home.vault / "Approved" / ".sending").iterdir()) == []
+        assert (await desk.waiting.card(card.id)).state == "sent"
+        assert study_file(shared, card.id) == []
 
 
 @requirement("cards:once")
@@ -303,15 +294,15 @@ async def test_an_undo_that_races_with_acting_either_wins_or_says_that_it_left(s
         undone = set()
         for number in range(12):
             card = await asked(desk, client, subject=f"Race {number}")
-            await desk.cards.approve(card.id, card.digest, "person")
+            await desk.answers.approve(card.id, card.digest, "person")
             shared.clock.pass_by(seconds=10)
             taken, answer = await asyncio.gather(
-                other.cards.perform_due(), desk.cards.undo(card.id, "person"), return_exceptions=True
+                other.gate.release_due(), desk.answers.undo(card.id, "person"), return_exceptions=True
             )
             if isinstance(answer, Card):
                 undone.add(card.subject)
                 assert (taken, answer.state) == ([], "waiting")
-                await desk.cards.reject(card.id, card.digest, None, "person")
+                await desk.answers.reject(card.id, card.digest, None, "person")
             else:
                 assert isinstance(answer, Denied)
                 assert (taken, answer.details["reason"]) == ([card.id], "left")
@@ -325,21 +316,21 @@ async def test_an_answer_to_what_has_changed_since_is_refused_and_nothing_is_app
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         for answer in (
-            desk.cards.approve(card.id, "0" * 64, "person"),
-            desk.cards.approve_edited(card.id, "0" * 64, Letter("eve@example.org", "x", "y"), "person"),
-            desk.cards.approve_all([(card.id, "0" * 64)], "person"),
-            desk.cards.reject(card.id, "0" * 64, None, "person"),
-            desk.cards.respond(card.id, "0" * 64, "call her", "person"),
-            desk.cards.approve_now(card.id, "0" * 64, "person"),
-            desk.gate.edit(card.id, "0" * 64, {}, "person"),
+            desk.answers.approve(card.id, "0" * 64, "person"),
+            desk.answers.approve_edited(card.id, "0" * 64, Letter("eve@example.org", "x", "y"), "person"),
+            desk.answers.approve_all([(card.id, "0" * 64)], "person"),
+            desk.answers.reject(card.id, "0" * 64, None, "person"),
+            desk.answers.respond(card.id, "0" * 64, "call her", "person"),
+            desk.answers.approve_now(card.id, "0" * 64, "person"),
+            desk.answers.edit(card.id, "0" * 64, Letter(**HELLO), "person"),
         ):
             with pytest.raises(Changed):
                 await answer
         with pytest.raises(NotFound):
-            await desk.cards.approve("none", card.digest, "person")
+            await desk.answers.approve("none", card.digest, "person")
         study.clock.pass_by(minutes=1)
-        assert (await desk.cards.perform_due(), await sent(desk)) == ([], [])
-        assert (await desk.cards.card(card.id)).state == "waiting"
+        assert (await desk.gate.release_due(), await sent(desk)) == ([], [])
+        assert (await desk.waiting.card(card.id)).state == "waiting"
 
 
 @requirement("cards:digest")
@@ -347,40 +338,49 @@ async def test_what_changed_during_the_hold_is_not_released_and_the_card_says_so
     async with study.opened() as (desk, client):
         edited, rejected, expired = [await asked(desk, client, subject=name) for name in ("edited", "no", "late")]
         for card in (edited, rejected):
-            await desk.cards.approve(card.id, card.digest, "person")
-        await desk.gate.edit(edited.id, edited.digest, {"body": "Something else.\n"}, "somebody")
-        shown = await desk.cards.card(edited.id)
+            await desk.answers.approve(card.id, card.digest, "person")
+        approved = study.home.vault / "Approved"
+        approved.mkdir(exist_ok=True)
+        (file,) = study_file(study, edited.id)
+        file = file.rename(approved / file.name)
+        file.write_text(file.read_text().replace("at ten", "at nine"))
+        shown = await desk.waiting.card(edited.id)
         assert (shown.state, "changed after your yes" in (shown.note or "")) == ("waiting", True)
-        (file,) = [each for each in study.files("Pending_Approval") if rejected.id in each.name]
+        (file,) = study_file(study, rejected.id)
         (study.home.vault / "Rejected").mkdir(exist_ok=True)
         file.rename(study.home.vault / "Rejected" / file.name)
         study.clock.pass_by(days=6, hours=23, minutes=59, seconds=55)
-        await desk.cards.approve(expired.id, expired.digest, "person")
+        await desk.answers.approve(expired.id, expired.digest, "person")
         study.clock.pass_by(seconds=10)
 
-        assert set(await desk.cards.perform_due()) == {edited.id, rejected.id, expired.id}
-        notes = {card.id: await desk.cards.card(card.id) for card in (edited, rejected, expired)}
+        assert set(await desk.gate.release_due()) == {rejected.id, expired.id}
+        notes = {card.id: await desk.waiting.card(card.id) for card in (edited, rejected, expired)}
         assert {key: card.state for key, card in notes.items()} == {
             edited.id: "expired",
             rejected.id: "rejected",
             expired.id: "expired",
         }
         assert all("Your yes came to nothing" in (card.note or "") for card in notes.values())
-        assert (await sent(desk), await desk.cards.next_due()) == ([], None)
+        assert (await sent(desk), await desk.gate.next_due()) == ([], None)
         with pytest.raises(Denied, match="nothing is left to decide"):
-            await desk.cards.approve(expired.id, expired.digest, "person")
+            await desk.answers.approve(expired.id, expired.digest, "person")
 
 
 @requirement("cards:digest")
 async def test_a_yes_that_came_to_nothing_can_be_given_again_to_the_new_text(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.cards.approve(card.id, card.digest, "person")
-        new = await desk.gate.edit(card.id, card.digest, {"body": "At nine.\n"}, "somebody")
-        await desk.cards.approve(card.id, new.action.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
+        approved = study.home.vault / "Approved"
+        approved.mkdir(exist_ok=True)
+        (file,) = study_file(study, card.id)
+        file = file.rename(approved / file.name)
+        file.write_text(file.read_text().replace("at ten", "at nine"))
+        new = await desk.waiting.card(card.id)
+        await desk.answers.approve(card.id, new.digest, "person")
         study.clock.pass_by(seconds=10)
-        await desk.cards.perform_due()
-        assert [mail.body for mail in await sent(desk)] == ["At nine.\n"]
+        await desk.gate.release_due()
+        assert ["at nine" in mail.body for mail in await sent(desk)] == [True]
 
 
 @requirement("cards:edited")
@@ -388,7 +388,7 @@ async def test_what_the_person_edits_and_approves_is_sent_exactly_so(study: Stud
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         words = Letter("carol@example.org", "Other notes ä", "Liebe Carol,\r\n\r\n  bis neun.\r\n")
-        held = await desk.cards.approve_edited(card.id, card.digest, words, "person")
+        held = await desk.answers.approve_edited(card.id, card.digest, words, "person")
         assert (held.state, held.revision, held.to[0].address) == ("held", 2, "carol@example.org")
         assert held.digest != card.digest
         assert "-see you at ten.\n" in (held.difference or "")
@@ -396,14 +396,14 @@ async def test_what_the_person_edits_and_approves_is_sent_exactly_so(study: Stud
         (file,) = study.files("Pending_Approval")
         assert (file.name, "bis neun." in file.read_text()) == (f"email-send-{card.id}-2.md", True)
         for refused in (
-            desk.cards.edit(card.id, held.digest, words, "person"),
-            desk.cards.snooze(card.id, study.clock() + timedelta(hours=1), "person"),
+            desk.answers.edit(card.id, held.digest, words, "person"),
+            desk.answers.snooze(card.id, study.clock() + timedelta(hours=1), "person"),
         ):
             with pytest.raises(Denied, match="approved already"):
                 await refused
 
         study.clock.pass_by(seconds=10)
-        await desk.cards.perform_due()
+        await desk.gate.release_due()
         (mail,) = await sent(desk)
         found = (mail.summary.to, mail.summary.subject, mail.body)
         assert found == ("carol@example.org", "Other notes ä", "Liebe Carol,\n\n  bis neun.\n")
@@ -415,13 +415,13 @@ async def test_what_the_person_edits_and_approves_is_sent_exactly_so(study: Stud
 async def test_an_edit_that_changes_nothing_or_cannot_be_sent_makes_no_revision(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        same = await desk.cards.edit(card.id, card.digest, Letter(**HELLO), "person")
+        same = await desk.answers.edit(card.id, card.digest, Letter(**HELLO), "person")
         assert (same.revision, same.digest) == (1, card.digest)
         ann = HELLO["to"]
         for to, subject, body in (("nobody", "x", "y"), (ann, "a\nb", "y"), (ann, "x" * 999, "y"), (ann, "x", " ")):
             with pytest.raises(InvalidInput):
-                await desk.cards.approve_edited(card.id, card.digest, Letter(to, subject, body), "person")
-        after = await desk.cards.card(card.id)
+                await desk.answers.approve_edited(card.id, card.digest, Letter(to, subject, body), "person")
+        after = await desk.waiting.card(card.id)
         assert (after.state, after.revision) == ("waiting", 1)
 
 
@@ -431,33 +431,31 @@ async def test_a_request_whose_rewriting_was_cut_off_is_answered_as_it_was_edite
         card = await asked(desk, client)
         (file,) = study.files("Pending_Approval")
         old = file.read_bytes()
-        new = await desk.cards.edit(card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+        new = await desk.answers.edit(card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
         study.files("Pending_Approval")[0].unlink()
         file.write_bytes(old)  # the process died before it could write the file anew
 
-        await desk.cards.approve_now(card.id, new.digest, "person")
+        await desk.answers.approve_now(card.id, new.digest, "person")
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
         assert [mail.body for mail in await sent(desk)] == ["At nine.\n"]
 
 
 @requirement("cards:edited")
-async def test_a_request_that_is_gone_from_the_vault_can_be_edited_and_a_later_file_is_not_blessed(
-    study: Study,
-) -> None:
+async def test_a_request_that_is_gone_from_the_vault_can_be_edited_and_answered(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         study.files("Pending_Approval")[0].unlink()
-        old = await desk.gate.find(card.id)
-        new = await desk.gate.edit(card.id, card.digest, {"subject": "Second"}, "person")
-        assert [file.name for file in study.files("Pending_Approval")] == [new.file]
+        new = await desk.answers.edit(card.id, card.digest, Letter(**HELLO | {"subject": "Second"}), "person")
+        name = file_name(card.id, "send_email", 2)
+        assert [file.name for file in study.files("Pending_Approval")] == [name]
         with pytest.raises(Changed):
-            desk.gate._place(old, "Approved")  # a process that still has the old row in its hand
+            await desk.answers.approve_now(card.id, card.digest, "person")
         assert study.files("Approved") == []
         for _ in range(2):  # a second yes finds the file where it belongs
-            assert (await desk.gate.decide(card.id, "approved", "person", None)).state == "approved"
-            assert [file.name for file in study.files("Approved")] == [new.file]
+            assert (await desk.answers.approve_now(card.id, new.digest, "person")).state == "approved"
+            assert [file.name for file in study.files("Approved")] == [name]
         with pytest.raises(Denied, match="can no longer be edited"):
-            await desk.gate.edit(card.id, new.action.digest, {"subject": "Third"}, "person")
+            await desk.answers.edit(card.id, new.digest, Letter(**HELLO | {"subject": "Third"}), "person")
 
 
 @requirement("cards:batch")
@@ -465,7 +463,7 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
     async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
         for number in range(2):  # after these Bob is known
             card = await asked(desk, client, **COLLEAGUE | {"subject": f"Before {number}"})
-            await desk.cards.approve(card.id, card.digest, "person")
+            await desk.answers.approve(card.id, card.digest, "person")
     async with study.opened() as (desk, client):
         low = [await asked(desk, client, **COLLEAGUE | {"subject": f"Lunch {number}"}) for number in range(3)]
         assert {card.risk.level for card in low} == {"low"}
@@ -475,20 +473,20 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
 
         every = [(card.id, card.digest) for card in (*low, risky)]
         with pytest.raises(Denied) as refused:
-            await desk.cards.approve_all(every, "person")
+            await desk.answers.approve_all(every, "person")
         assert refused.value.details["reason"] == "not_low_risk"
         with pytest.raises(InvalidInput):
-            await desk.cards.approve_all([], "person")
-        assert (await desk.cards.counts()).held == 0
+            await desk.answers.approve_all([], "person")
+        assert (await desk.waiting.counts()).held == 0
 
-        held = await desk.cards.approve_all(every[:3], "person")
+        held = await desk.answers.approve_all(every[:3], "person")
         assert [card.state for card in held] == ["held"] * 3
         with pytest.raises(Denied, match="is held; nothing was approved"):
-            await desk.cards.approve_all(every[:1], "person")
+            await desk.answers.approve_all(every[:1], "person")
         study.clock.pass_by(seconds=10)
-        await desk.cards.perform_due()
+        await desk.gate.release_due()
         assert len(await sent(desk)) == 5
-        assert (await desk.cards.card(risky.id)).state == "waiting"
+        assert (await desk.waiting.card(risky.id)).state == "waiting"
 
 
 @requirement("cards:respond")
@@ -497,14 +495,14 @@ async def test_the_persons_words_reach_the_assistant_that_asks_again(study: Stud
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         with pytest.raises(InvalidInput):
-            await desk.cards.respond(card.id, card.digest, "  ", "person")
-        await desk.cards.approve(card.id, card.digest, "person")
-        answered = await desk.cards.respond(card.id, card.digest, "Ask her for Tuesday instead", "person")
+            await desk.answers.respond(card.id, card.digest, "  ", "person")
+        await desk.answers.approve(card.id, card.digest, "person")
+        answered = await desk.answers.respond(card.id, card.digest, "Ask her for Tuesday instead", "person")
         assert (answered.state, answered.note) == ("rejected", "do it this way: Ask her for Tuesday instead")
         told = await said(client, "send_email", **HELLO)
         assert "The person said no to it: do it this way: Ask her for Tuesday instead." in told
         study.clock.pass_by(minutes=1)
-        assert (await desk.cards.perform_due(), await sent(desk)) == ([], [])
+        assert (await desk.gate.release_due(), await sent(desk)) == ([], [])
         assert [entry for entry in await record(desk) if entry[0] == "person"] == [
             ("person", "held"),
             ("person", "rejected"),
@@ -518,29 +516,29 @@ async def test_a_card_that_is_put_off_is_out_of_sight_and_expires_all_the_same(s
         card, other = await asked(desk, client), await asked(desk, client, subject="Other")
         for until in (study.clock(), study.clock() - timedelta(hours=1)):
             with pytest.raises(InvalidInput):
-                await desk.cards.snooze(card.id, until, "person")
+                await desk.answers.snooze(card.id, until, "person")
         later = study.clock() + timedelta(hours=2)
-        asleep = await desk.cards.snooze(card.id, later, "person")
+        asleep = await desk.answers.snooze(card.id, later, "person")
         assert (asleep.state, asleep.until) == ("snoozed", later)
-        assert [each.id for each in (await desk.cards.waiting())[0]] == [other.id]
-        assert [each.id for each in (await desk.cards.waiting(snoozed=True))[0]] == [card.id]
-        counts = await desk.cards.counts()
+        assert [each.id for each in (await desk.waiting.cards())[0]] == [other.id]
+        assert [each.id for each in (await desk.waiting.cards(snoozed=True))[0]] == [card.id]
+        counts = await desk.waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (1, 0, 1)
 
-        assert (await desk.cards.wake(card.id, "person")).state == "waiting"
-        assert (await desk.cards.wake(card.id, "person")).state == "waiting"
-        await desk.cards.snooze(card.id, study.clock() + timedelta(days=30), "person")
-        await desk.cards.snooze(other.id, later, "person")
+        assert (await desk.answers.wake(card.id, "person")).state == "waiting"
+        assert (await desk.answers.wake(card.id, "person")).state == "waiting"
+        await desk.answers.snooze(card.id, study.clock() + timedelta(days=30), "person")
+        await desk.answers.snooze(other.id, later, "person")
         study.clock.pass_by(hours=2)
-        assert [each.id for each in (await desk.cards.waiting())[0]] == [other.id]
-        assert (await desk.cards.approve(card.id, card.digest, "person")).state == "held"
-        await desk.cards.undo(card.id, "person")
+        assert [each.id for each in (await desk.waiting.cards())[0]] == [other.id]
+        assert (await desk.answers.approve(card.id, card.digest, "person")).state == "held"
+        await desk.answers.undo(card.id, "person")
         study.clock.pass_by(days=7)
-        assert (await desk.cards.card(card.id)).state == "expired"
-        assert (await desk.cards.waiting())[0] == []
-        assert (await desk.cards.counts()).waiting == 0
+        assert (await desk.waiting.card(card.id)).state == "expired"
+        assert (await desk.waiting.cards())[0] == []
+        assert (await desk.waiting.counts()).waiting == 0
         with pytest.raises(Denied):
-            await desk.cards.snooze(card.id, study.clock() + timedelta(days=1), "person")
+            await desk.answers.snooze(card.id, study.clock() + timedelta(days=1), "person")
         done = [what for who, what in await record(desk) if who == "person"]
         assert done == ["snoozed", "woken", "snoozed", "snoozed", "held", "undone"]
 
@@ -561,11 +559,11 @@ async def test_a_yes_that_cannot_act_yet_says_why(
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
     async with study.opened(DESKHAND_HOLD_SECONDS="0", **variables) as (desk, _):
-        done = await desk.cards.approve(card.id, card.digest, "person")
+        done = await desk.answers.approve(card.id, card.digest, "person")
         assert (done.state, words in (done.note or ""), await sent(desk)) == (state, True, [])
     async with study.opened() as (desk, client):
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
-        assert (await desk.cards.card(card.id)).note is None
+        assert (await desk.waiting.card(card.id)).note is None
 
 
 class Faulty:
@@ -592,33 +590,31 @@ async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(study:
         card = await asked(desk, client)
         faulty = Desk(desk.settings, study.clock)
         faulty.mailbox = Faulty(desk.mailbox, SendFailed("the provider says no"))
-        await faulty.cards.approve(card.id, card.digest, "person")
+        await faulty.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
-        await faulty.cards.perform_due()
+        await faulty.gate.release_due()
         faulty.close()
-        stuck = await desk.cards.card(card.id)
+        stuck = await desk.waiting.card(card.id)
         assert stuck.state == "approved"
         assert "the provider says no" in (stuck.note or "")
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
 
 
 @requirement("cards:once")
-async def test_a_yes_that_the_vault_cannot_take_says_so_and_can_be_given_again(study: Study) -> None:
+async def test_a_yes_does_not_need_the_vault_and_the_file_follows_when_it_can(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
         blocked = study.home.vault / "Approved"
-        blocked.rename(study.home.vault / "Elsewhere")
+        if blocked.exists():
+            blocked.rename(study.home.vault / "Elsewhere")
         blocked.write_text("no folder")
-        assert await desk.cards.perform_due() == [card.id]
+        assert await desk.gate.release_due() == [card.id]
+        assert ((await desk.waiting.card(card.id)).state, len(await sent(desk))) == ("sent", 1)
         blocked.unlink()
-        again = await desk.cards.card(card.id)
-        assert (again.state, "came to nothing" in (again.note or ""), await sent(desk)) == ("waiting", True, [])
-        await desk.cards.approve(card.id, card.digest, "person")
-        study.clock.pass_by(seconds=10)
-        await desk.cards.perform_due()
-        assert len(await sent(desk)) == 1
+        await desk.door.follow_all()
+        assert [file.name for file in study.files("Done")] == [file_name(card.id, "send_email", 1)]
 
 
 @requirement("cards:digest")
@@ -629,26 +625,27 @@ async def test_of_two_who_edit_the_same_text_one_wins_and_the_other_is_told(shar
         other, _ = await stack.enter_async_context(shared.opened())
         card = await asked(desk, client, subject="Two hands")
         results = await asyncio.gather(
-            desk.gate.edit(card.id, card.digest, {"body": "One.\n"}, "person"),
-            other.gate.edit(card.id, card.digest, {"body": "Two.\n"}, "person"),
+            desk.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Two hands", "One.\n"), "person"),
+            other.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Two hands", "Two.\n"), "person"),
             return_exceptions=True,
         )
         (lost,) = [each for each in results if isinstance(each, BaseException)]
         (won,) = [each for each in results if not isinstance(each, BaseException)]
         assert isinstance(lost, Changed)
-        assert (won.revision, (await desk.cards.card(card.id)).body) == (2, won.action.body)
+        assert (won.revision, (await desk.waiting.card(card.id)).body) == (2, won.body)
 
         # A file that was edited in the vault meanwhile is not blessed by a yes to what was shown before.
         (file,) = study_file(shared, won.id)
-        file.write_text(file.read_text().replace(won.action.body, "Three.\n"))
+        file = file.rename(shared.home.vault / "Approved" / file.name)
+        file.write_text(file.read_text().replace(won.body, "Three.\n"))
         with pytest.raises(Changed, match="revision 3"):
-            await desk.gate.decide(won.id, "approved", "person", None, digest=won.action.digest)
-        revised = await desk.cards.card(card.id)
+            await desk.answers.approve_now(won.id, won.digest, "person")
+        revised = await desk.waiting.card(card.id)
         assert (revised.state, revised.body) == ("waiting", "Three.\n")
-        await desk.cards.approve_now(card.id, revised.digest, "person")
+        await desk.answers.approve_now(card.id, revised.digest, "person")
         assert (await said(client, "send_email", **HELLO | {"subject": "Two hands"})).startswith("Email sent")
         with pytest.raises(Denied, match="nothing is left to decide"):
-            await desk.gate.decide(won.id, "rejected", "person", None)
+            await desk.answers.reject(won.id, None, None, "person")
 
 
 def study_file(study: Study, action_id: str) -> list[Path]:
@@ -660,17 +657,17 @@ async def test_a_yes_on_the_page_is_none_to_what_was_edited_and_approved_in_the_
     approved = study.home.vault / "Approved"
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         (file,) = study.files("Pending_Approval")
         edited = file.rename(approved / file.name)
         edited.write_text(edited.read_text().replace("at ten", "at nine"))
-        assert (await desk.cards.card(card.id)).revision == 2
+        assert (await desk.waiting.card(card.id)).revision == 2
         (file,) = study.files("Pending_Approval")
         file.rename(approved / file.name)
         study.clock.pass_by(seconds=10)
-        assert await desk.cards.perform_due() == [card.id]
-        shown = await desk.cards.card(card.id)
-        assert (shown.state, "was changed meanwhile" in (shown.note or ""), await sent(desk)) == ("approved", True, [])
+        assert (await desk.gate.release_due(), await sent(desk)) == ([], [])
+        await desk.door.hear_all()
+        assert await desk.gate.release_due() == [card.id]
         assert (await said(client, "send_email", **HELLO)).endswith("The person changed the text before approving it.")
         assert ["at nine" in mail.body for mail in await sent(desk)] == [True]
 
@@ -682,13 +679,13 @@ async def test_a_yes_on_the_page_and_in_the_vault_sends_once(study: Study, when:
     async with study.opened() as (desk, client), study.opened() as (other, _):
 
         async def act() -> None:
-            acted.extend(await other.cards.perform_due())
+            acted.extend(await other.gate.release_due())
 
         card = await asked(desk, client)
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         (file,) = study.files("Pending_Approval")
         file.rename(study.home.vault / "Approved" / file.name)
-        shown = await desk.cards.card(card.id)
+        shown = await desk.waiting.card(card.id)
         assert (shown.state, shown.until) == ("approved", None)
         study.clock.pass_by(seconds=10)
         if when == "while it is sent":
@@ -696,15 +693,15 @@ async def test_a_yes_on_the_page_and_in_the_vault_sends_once(study: Study, when:
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
         if when == "afterwards":
             await act()
-        done = await desk.cards.card(card.id)
-        assert (acted, done.state, done.note, len(await sent(desk))) == ([card.id], "sent", None, 1)
-        assert await desk.cards.next_due() is None
+        done = await desk.waiting.card(card.id)
+        assert (acted, done.state, done.note, len(await sent(desk))) == ([], "sent", None, 1)
+        assert await desk.gate.next_due() is None
 
 
 class BrokenStore:
     """A database that does not answer."""
 
-    async def read(self, _: object) -> Any:
+    async def read(self, *_: object) -> Any:
         raise Unavailable("the database does not answer")
 
 
@@ -712,15 +709,17 @@ class BrokenStore:
 async def test_a_hold_whose_database_fails_in_the_middle_is_finished_later(study: Study) -> None:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
-        gate = Gate(desk.settings, BrokenStore(), lambda: desk.mailbox, desk.approvals, study.clock)
-        broken = Cards(desk.settings, desk.store, gate, desk.drafts, lambda: desk.mailbox, study.clock)
-        assert await broken.perform_due() == [card.id]
-        assert (await sent(desk), await desk.cards.perform_due()) == ([], [])
-        assert (await desk.cards.card(card.id)).state == "held"
-        study.clock.time += holds.LEASE
-        assert await desk.cards.perform_due() == [card.id]
+        taken = await desk.gate.take_due()
+        assert taken is not None
+        broken = Gate(desk.settings, BrokenStore(), lambda: desk.mailbox, desk.door, study.clock)
+        with pytest.raises(Unavailable):
+            await broken.go_on(taken, lambda due: broken.release(due.id, "desk"))
+        assert (await sent(desk), await desk.gate.release_due()) == ([], [])
+        assert (await desk.waiting.card(card.id)).state == "held"
+        study.clock.time += LEASE
+        assert await desk.gate.release_due() == [card.id]
         assert len(await sent(desk)) == 1
 
 
@@ -742,18 +741,18 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
         odd = await received(desk, subject="Plans \u2067x", body="Come to https://example.org\u2066 tomorrow")
         thread = (await desk.mailbox.get(odd)).summary.thread_id
         assert (await said(client, "reply_email", thread_id=thread, message_id=odd, body="Yes.\n")).startswith("Rej")
-        (card,) = (await desk.cards.waiting())[0]
+        (card,) = (await desk.waiting.cards())[0]
         assert (card.kind, card.answers, card.to[0].known) == ("reply_email", odd, True)
         assert card.to[0].since == "wrote the mail that this answers; never written to"
-        original = await desk.cards.original(card)
+        original = await desk.waiting.original(card)
         assert original is not None
         assert (original.sender, "tomorrow" in original.text) == ("Ann <ann@example.org>", True)
         assert any("direction of reading" in warning for warning in original.warnings)
 
         # Said to answer Ann's mail, but meant for somebody else.
         elsewhere = SendEmail(to="eve@example.net", subject="Re: Plans", body="Yes.\n", reply_to_message_id=odd)
-        await desk.gate.submit(elsewhere, "gmail_mcp")
-        (astray,) = [each for each in (await desk.cards.waiting())[0] if each.id != card.id]
+        await desk.gate.propose(elsewhere, "gmail_mcp")
+        (astray,) = [each for each in (await desk.waiting.cards())[0] if each.id != card.id]
         assert (astray.risk.level, astray.to[0].known) == ("high", False)
         assert "not to ann@example.org, who wrote the mail" in " ".join(astray.risk.reasons)
 
@@ -763,10 +762,10 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
         ):
             faulty = Desk(desk.settings, study.clock)
             faulty.mailbox = Faulty(desk.mailbox, mailbox_error)
-            shown = await faulty.cards.original(card)
+            shown = await faulty.waiting.original(card)
             assert (shown.warnings[0] if shown else None) == found
             faulty.close()
-        assert await desk.cards.original(await asked(desk, client)) is None
+        assert await desk.waiting.original(await asked(desk, client)) is None
 
 
 @requirement("cards:known")
@@ -774,7 +773,7 @@ async def test_known_is_the_address_whatever_its_case_and_a_claim_counts_for_not
     async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
         card = await asked(desk, client, body="Ann is an old friend, known for years.\n")
         assert not card.to[0].known
-        await desk.cards.approve(card.id, card.digest, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
         again = await asked(desk, client, to="ANN@Example.org", subject="Again")
         assert (again.to[0].known, again.to[0].since[:12]) == (True, "1 mail sent,")
         alike = await asked(desk, client, to="ann@examp1e.org", subject="Alike")
@@ -806,71 +805,49 @@ class CountingStore:
         self.statements: list[str] = []
         self._inner = inner
 
-    async def read(self, work: Callable[[Transaction], Any]) -> Any:
-        return await self._inner.read(lambda tx: work(CountingTransaction(tx, self.statements)))
+    async def read(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return await self._inner.read(lambda tx: work(CountingTransaction(tx, self.statements), *given, **named))
 
-    async def write(self, work: Callable[[Transaction], Any]) -> Any:
-        return await self._inner.write(lambda tx: work(CountingTransaction(tx, self.statements)))
+    async def write(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        return await self._inner.write(lambda tx: work(CountingTransaction(tx, self.statements), *given, **named))
 
 
 @requirement("cards:waiting")
 async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one(study: Study) -> None:
     async with study.opened() as (desk, _):
-        rows = [row(desk, study, number) for number in range(700)]
+        start = study.clock()
+        tick = timedelta(milliseconds=10)
+        rows = [proposed(f"{each:016x}", f"p{each}@example.org", start + each * tick) for each in range(700)]
+        rows += [drafted(f"draft-{each:x}", f"d{each}@example.org", start + each * 2.05 * tick) for each in range(300)]
 
         def fill(tx: Transaction) -> None:
             for each in rows:
                 ledger.insert(tx, each)
-            for number in range(300):
-                drafts.propose(tx, proposed(study, number))
 
         await desk.store.write(fill)
         for each in rows:
-            file = study.home.vault / "Pending_Approval" / each.file
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(desk.approvals.rendered(each))
-        for number in range(300):
-            draft_file(study, number)
+            await desk.door.ensure_waiting(each)
 
         store = CountingStore(desk.store)
-        gate, written = desk.gate, drafts.Drafts(store, desk.approvals, study.clock)
-        cards = Cards(desk.settings, store, gate, written, lambda: desk.mailbox, study.clock)
-        counts = await cards.counts()
+        gate = desk.gate
+        notice = desk.door.notice_drafts
+        waiting = Waiting(store, gate.find, gate.refresh, notice, lambda: desk.mailbox, study.clock)
+        counts = await waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (1000, 0, 0)
         store.statements.clear()
-        (first,), _ = await cards.waiting(limit=1)
+        (first,), _ = await waiting.cards(limit=1)
         for_one = len(store.statements)
         store.statements.clear()
-        page, more = await cards.waiting(limit=50)
+        page, more = await waiting.cards(limit=50)
         assert (len(page), page[0].id, len(store.statements)) == (50, first.id, for_one)
         assert for_one <= 10
 
         seen = list(page)
         while more is not None:
-            page, more = await cards.waiting(limit=200, after=more)
+            page, more = await waiting.cards(limit=200, after=more)
             seen += page
         assert len({card.id for card in seen}) == len(seen) == 1000
         assert seen == sorted(seen, key=lambda card: (card.created, card.id))
         for bad in ("x", "12", "-1", "１-x", "9" * 30 + "-x"):
             with pytest.raises(InvalidInput):
-                await cards.waiting(after=bad)
-
-
-def row(desk: Desk, study: Study, number: int) -> ledger.Row:
-    action = Action(kind="send_email", account="me@example.com", to=f"p{number}@example.org", subject="x", body="y\n")
-    at = study.clock() + timedelta(milliseconds=number * 10)
-    name = f"{number:016x}"
-    return ledger.Row(name, action.digest, action, "waiting", 1, f"email-send-{name}.md", at, at + timedelta(days=7))
-
-
-def proposed(study: Study, number: int) -> drafts.Proposed:
-    mail = {"to": f"d{number}@example.org", "subject": "Re: x", "body": "Yes.\n", "reply_to_message_id": None}
-    at = study.clock() + timedelta(milliseconds=number * 20 + 5)
-    return drafts.Proposed(f"draft-{number:x}", f"mail:{number}", mail["to"], mail, None, at, "rule:x", "because")
-
-
-def draft_file(study: Study, number: int) -> None:
-    file = study.home.vault / "Drafts" / f"reply-{number:x}.md"
-    file.parent.mkdir(exist_ok=True)
-    heading = f"type: email_draft\nto: d{number}@example.org\nsubject: 'Re: x'\ndraft_id: draft-{number:x}"
-    file.write_text(f"---\n{heading}\n---\nYes.\n")
+                await waiting.cards(after=bad)

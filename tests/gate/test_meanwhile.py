@@ -19,9 +19,10 @@ from deskhand.app import Desk
 from deskhand.errors import Changed, SendFailed
 from deskhand.gate import Gate
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.ledger import Row
+from deskhand.gate.answers import Letter
+from deskhand.gate.requests import Request
 from deskhand.servers.email import email_server
-from deskhand.store import Store, Transaction
+from deskhand.store import Store
 from tests.gate.site import HELLO, Event, Interrupted, Site, said
 from tests.mail.gmail_double import Cut, Slow
 from tests.requirements import requirement
@@ -43,14 +44,13 @@ class Meanwhile:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def write(self, work: Callable[[Transaction], Any]) -> Any:
+    async def write(self, work: Callable[..., Any], *given: Any, **named: Any) -> Any:
         await happen(self.before)
-        done = await self._inner.write(work)
+        done = await self._inner.write(work, *given, **named)
         await happen(self.after)
         return done
 
-    async def write_in_thread(self, work: Callable[[Transaction], Any]) -> Any:
-        return await self.write(work)
+    write_in_thread = write
 
 
 async def happen(events: "deque[Event | None]") -> None:
@@ -72,11 +72,11 @@ class Pair:
         return await said(self.client, "send_email", **HELLO | changes)
 
     async def other_sends(self, **changes: str) -> object:
-        return await self.other.gate.submit(SendEmail(**HELLO | changes), "other")
+        return await self.other.gate.propose(SendEmail(**HELLO | changes), "other")
 
-    async def open_row(self) -> Row:
-        (row,) = await self.other.gate.open()
-        return row
+    async def open_row(self) -> Request:
+        (request,), _ = await self.other.waiting.requests()
+        return request
 
     def interrupt(self, event: Event) -> None:
         self.ours.mailbox = Interrupted(self.ours.mailbox, event)
@@ -110,8 +110,9 @@ async def test_who_asks_in_the_moment_in_which_another_does_finds_that_request(s
 
         async def asked_and_approved() -> None:
             await two.other_sends(subject="Second")
-            (row,) = [row for row in await two.other.gate.open() if row.action.subject == "Second"]
-            await two.other.gate.decide(row.id, "approved", "person", None)
+            waiting, _ = await two.other.waiting.requests()
+            (row,) = [row for row in waiting if row.action.subject == "Second"]
+            await two.other.answers.approve_now(row.id, row.digest, "person")
 
         two.between.before.append(asked_and_approved)
         assert (await two.send(subject="Second")).startswith(BUSY)
@@ -137,14 +138,14 @@ async def test_what_another_process_made_of_a_request_in_that_moment_holds(site:
         assert (row.revision, row.file) == (2, site.pending().name)
 
         async def other_edits() -> None:
-            await two.other.gate.edit(row.id, row.action.digest, {"body": "At eight.\n"}, "person")
+            await two.other.answers.edit(row.id, row.digest, Letter(**HELLO | {"body": "At eight.\n"}), "person")
 
         two.between.before.append(other_edits)
         with pytest.raises(Changed):
-            await two.ours.gate.edit(row.id, row.action.digest, {"body": "At seven.\n"}, "person")
+            await two.ours.answers.edit(row.id, row.digest, Letter(**HELLO | {"body": "At seven.\n"}), "person")
         assert (await two.open_row()).action.body == "At eight.\n"
 
-        await two.other.gate.decide(row.id, "approved", "person", None)
+        await two.other.answers.approve_now(row.id, None, "person")
         two.between.before.append(two.other_sends)
         assert (await two.send()).startswith(BUSY)
     assert len(site.sent) == 2
@@ -157,7 +158,7 @@ async def test_a_yes_that_is_taken_back_or_changed_in_the_moment_of_the_claim_se
         await two.send()
         site.approve()
         two.between.after.append(two.take_back)
-        assert (await two.send()).startswith("Error sending email: the approval was taken away or changed")
+        assert (await two.send()).endswith("is gone")
 
         site.approve()
         two.between.before.append(two.take_back)
@@ -200,7 +201,7 @@ async def test_of_two_calls_in_one_moment_one_is_told_that_it_was_sent(site: Sit
     async with pair(site, DESKHAND_HOLD_SECONDS="0") as two:
         await two.send()
         row = await two.open_row()
-        await two.other.cards.approve(row.id, row.action.digest, "person")
+        await two.other.answers.approve(row.id, row.digest, "person")
         two.between.before.append(two.other_sends)
         assert (await two.send()).startswith("Rejected:")
         log = [(line["actor"], line["action_type"]) for line in site.log()]
@@ -236,19 +237,19 @@ async def test_who_comes_back_after_another_took_over_neither_sends_nor_gives_th
 
 
 @requirement("gate:race")
-async def test_a_file_that_is_being_sent_stays_claimed_while_another_mail_leaves(site: Site) -> None:
-    claimed: list[list[Path]] = []
+async def test_a_file_whose_mail_is_being_sent_is_used_while_another_mail_leaves(site: Site) -> None:
+    approved: list[list[Path]] = []
     async with pair(site) as two:
         site.write(subject=HELLO["subject"])
 
         async def another_leaves() -> None:
             site.write("other.md", subject="Other")
             await two.other_sends(subject="Other")
-            claimed.append(list((site.home.vault / "Approved" / ".sending").iterdir()))
+            approved.append(site.files("Approved"))
 
         two.interrupt(another_leaves)
         assert (await two.send()).startswith(SENT)
-    assert [file.name.partition(" ")[2] for file in claimed[0]] == ["yes.md"]
+    assert [file.name for file in approved[0]] == ["yes.md"]
     assert [mail["Subject"] for mail in site.sent] == ["Other", HELLO["subject"]]
     assert sorted(file.name for file in site.files("Done")) == ["other.md", "yes.md"]
 
@@ -274,7 +275,7 @@ async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(
         await two.send()
         site.approve()
         desk, patience = two.ours, timedelta(seconds=2)
-        desk.gate = Gate(desk.settings, desk.store, lambda: desk.mailbox, desk.approvals, desk.now, patience)
+        desk.gate = Gate(desk.settings, desk.store, lambda: desk.mailbox, desk.door, desk.now, patience)
         site.gmail.plan("drafts.create", Slow(60, until=answers))
         assert (await two.send()).startswith("Error sending email: the mailbox did not answer in time")
         assert len(site.files("Approved")) == 1
@@ -289,14 +290,16 @@ async def test_a_mailbox_that_does_not_answer_in_time_loses_and_repeats_nothing(
 
 
 @requirement("gate:once")
-async def test_a_claimed_file_whose_claim_was_never_written_down_goes_back(site: Site) -> None:
+async def test_a_file_that_an_earlier_version_had_put_aside_is_a_yes_like_any_other(site: Site) -> None:
     sending = site.home.vault / "Approved" / ".sending"
+    sending.mkdir(parents=True)
     async with site.client("email") as client:
         await said(client, "send_email", **HELLO)
         file = site.approve()
-        # A process died behind the rename and before the commit; of the other file nobody knows any more.
+        # It died behind the rename and before the commit; of the other file nobody knows any more.
         file.rename(sending / f"{file.stem.removeprefix('email-send-')} {file.name}")
         (sending / "0123456789abcdef stray.md").write_text("What is this?\n")
+    async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith(SENT)
     assert list(sending.iterdir()) == []
     assert [file.name for file in site.files("Approved")] == ["stray.md"]
@@ -345,7 +348,7 @@ def moving(site: Site) -> Iterator[str]:
 async def test_a_file_that_is_moved_while_its_folder_is_listed_disturbs_nobody(site: Site, moving: str) -> None:
     desk = site.desk()
     # Listed, and gone when it was looked at: that comes once in a few times.
-    while (moving, 0, 0) not in (found := desk.approvals.names("Drafts")):
+    while (moving, 0, 0) not in (found := desk.door.folders.names("Drafts")):
         assert len(found) >= 99
-    assert (await desk.cards.counts()).waiting == 0
+    assert (await desk.waiting.counts()).waiting == 0
     desk.close()

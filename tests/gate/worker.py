@@ -45,10 +45,10 @@ class Unreliable:
 
 async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answer: Answer) -> None:
     mailbox = Unreliable(desk.mailbox, chance) if chance else desk.mailbox
-    gate = Gate(desk.settings, desk.store, lambda: mailbox, desk.gate._approvals, desk.now, lease)
+    gate = Gate(desk.settings, desk.store, lambda: mailbox, desk.door, desk.now, lease)
     answer("ready")
     while line := await asyncio.to_thread(receive):
-        outcome = await gate.submit(SendEmail(**json.loads(line)), "worker")
+        outcome = await gate.propose(SendEmail(**json.loads(line)), "worker")
         said = outcome.error.message if isinstance(outcome, Failed) else ""
         answer(json.dumps([type(outcome).__name__, said]))
     await desk.close_mailbox()

@@ -77,23 +77,23 @@ async def post(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> As
 async def test_what_arrives_after_a_cursor_is_told_once_in_order_whatever_its_date(post: Post) -> None:
     await post.deliver(letter(subject="Before", message_id="<0@x>"))
     cursor = await post.mailbox.position()
-    assert (await post.mailbox.arrived(cursor)).ids == ()
+    assert (await post.mailbox.find_arrived(cursor)).ids == ()
     for number in range(1, 6):
         old = letter(subject=f"Number {number}", message_id=f"<{number}@x>").replace(
             b"2026", f"20{20 - number}".encode()
         )
         await post.deliver(old)
 
-    arrived = await post.mailbox.arrived(cursor)
+    arrived = await post.mailbox.find_arrived(cursor)
     subjects = [(await post.mailbox.get(mail)).summary.subject for mail in arrived.ids]
     assert subjects == [f"Number {number}" for number in range(1, 6)]
-    assert (await post.mailbox.arrived(arrived.cursor)).ids == ()
-    assert (await post.mailbox.arrived(arrived.cursor)).cursor == arrived.cursor
+    assert (await post.mailbox.find_arrived(arrived.cursor)).ids == ()
+    assert (await post.mailbox.find_arrived(arrived.cursor)).cursor == arrived.cursor
 
 
 @requirement("mail:cursor")
 async def test_a_cursor_that_means_nothing_here_is_void(post: Post) -> None:
-    assert await post.mailbox.arrived("0:nonsense") is None
+    assert await post.mailbox.find_arrived("0:nonsense") is None
 
 
 @requirement("mail:cursor")
@@ -103,7 +103,7 @@ async def test_whoever_waits_is_woken_by_the_next_mail(post: Post) -> None:
         async with anyio.create_task_group() as group:
             group.start_soon(post.mailbox.wait, cursor, 60)
             await post.deliver(letter(message_id="<1@x>"))
-    assert len((await post.mailbox.arrived(cursor)).ids) == 1
+    assert len((await post.mailbox.find_arrived(cursor)).ids) == 1
 
 
 @requirement("mail:cursor")
@@ -113,5 +113,5 @@ async def test_history_that_gmail_has_forgotten_voids_the_cursor(home: Home, tmp
         cursor = await desk.mailbox.position()
         double.account.deliver(letter())
         double.account.history_begins = 2
-        assert await desk.mailbox.arrived(cursor) is None
+        assert await desk.mailbox.find_arrived(cursor) is None
         await desk.close_mailbox()

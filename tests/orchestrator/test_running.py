@@ -18,7 +18,7 @@ from deskhand.gate.actions import SendEmail
 from tests.gate.site import Site
 from tests.home import Home
 from tests.mail.dovecot import Dovecot, Relay
-from tests.mail.gmail_double import Slow
+from tests.mail.gmail_double import Slow, Status
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, ended, question
 from tests.requirements import requirement
@@ -98,17 +98,34 @@ def test_a_gmail_server_killed_during_a_send_sends_nothing_twice_and_nothing_is_
     ended(worker, signal.SIGTERM)
     go_on.set()
 
-    assert [file.name for file in (office.vault / "Approved").rglob("*.md")] == [f"{_claim(office)} {draft.name}"]
+    assert [file.name for file in (office.vault / "Approved").rglob("*.md")] == [draft.name]
     assert office.properties(office.only("Needs_Action"))["status"] == "drafted"
     assert office.files("Done") == []
-    assert office.status()["sends"] == {"approved": 1}
+    assert office.status()["sends"] == {"sending": 1}
 
     desk = office.desk()
     moment = round(LEASE.total_seconds() * 1000)
-    desk.store.write_sync(lambda tx: tx.execute("UPDATE actions SET lease = lease - ?", moment))
+    desk.store.write_sync(lambda tx: tx.execute("UPDATE requests SET lease = lease - ?, due = due - ?", moment, moment))
     desk.close()
     office.once()
     assert len(site.gmail.delivered) == 1
+    assert len(office.files("Done")) == 2
+
+
+@requirement("orchestrator:crash")
+def test_a_draft_that_is_answered_before_its_mail_is_filed_counts_as_answered_afterwards(site: Site) -> None:
+    office = Office(Home(site.home.vault, site.home.environment))
+    site.gmail.account.deliver(question())
+    site.gmail.chance = lambda name: Status(503) if name == "messages.modify" else None
+    office.once()
+    office.move(office.only("Drafts"), "Approved")
+    office.once()
+    assert len(site.gmail.delivered) == 1
+    assert office.status()["mails"] == {"decided": 1}
+    site.gmail.chance = lambda _: None
+    for _ in range(2):
+        office.once()
+    assert office.status()["mails"] == {"answered": 1}
     assert len(office.files("Done")) == 2
 
 
@@ -120,14 +137,6 @@ def _server_of(pid: int) -> int:
         if "gmail" in Path(f"/proc/{each}/cmdline").read_text()
     ]
     return child
-
-
-def _claim(office: Office) -> str:
-    desk = office.desk()
-    row = desk.store.write_sync(lambda tx: tx.one("SELECT id FROM actions WHERE state = 'sending'"))
-    desk.close()
-    assert row is not None
-    return str(row[0])
 
 
 @requirement("orchestrator:doorbell")
@@ -204,7 +213,7 @@ def _thousand(office: Office) -> None:
         desk = office.desk()
         try:
             asked = [SendEmail(to=f"p{n}@example.org", subject=f"Request {n}", body="Hello.") for n in range(1000)]
-            return await asyncio.gather(*(desk.gate.submit(each, "test") for each in asked))
+            return await asyncio.gather(*(desk.gate.propose(each, "test") for each in asked))
         finally:
             await desk.close_mailbox()
             desk.close()

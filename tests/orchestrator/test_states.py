@@ -185,7 +185,7 @@ def test_a_sealed_request_that_the_person_approved_leaves_without_another_call(o
 
     async def ask() -> None:
         desk = office.desk()
-        await desk.gate.submit(SendEmail(to="ann@example.org", subject="Hello", body="It is me.\n"), "email_mcp")
+        await desk.gate.propose(SendEmail(to="ann@example.org", subject="Hello", body="It is me.\n"), "email_mcp")
         await desk.close_mailbox()
         desk.close()
 
@@ -198,6 +198,21 @@ def test_a_sealed_request_that_the_person_approved_leaves_without_another_call(o
     office.once()
     office.once()
     assert len(office.mails("in:sent")) == 1
+
+
+@requirement("orchestrator:failure")
+def test_a_note_that_cannot_be_written_keeps_no_other_answer_from_being_told(office: Office) -> None:
+    for number in range(2):
+        office.receive(question(number))
+        office.passes()
+    (strange,) = [file for file in office.files("Needs_Action") if "question-0" in file.name]
+    strange.rename(office.vault / "elsewhere.md")
+    strange.symlink_to(office.vault / "elsewhere.md")
+    for draft in office.files("Drafts"):
+        office.move(draft, "Approved")
+    office.once()
+    assert len(office.mails("in:sent")) == 2
+    assert [file.name for file in office.files("Needs_Action")] == [strange.name]
 
 
 def test_a_desk_that_cannot_work_at_all_ends_with_one(office: Office) -> None:

@@ -19,6 +19,7 @@ import pytest
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
+from deskhand.gate.waiting import Card
 from deskhand.resident import lock
 from deskhand.web.sessions import Session
 from tests.home import Home
@@ -184,8 +185,10 @@ async def test_in_the_demo_a_mail_arrives_and_its_approved_answer_leaves_once(de
         assert (await person.post("/demo/arrive")).status_code == 403
         assert (await person.post("/demo/arrive", data=form)).status_code == 303
         with anyio.fail_after(30):
-            while not (drafts := [each for each in await desk.drafts.waiting() if "mira@example.org" in str(each)]):
-                await anyio.lowlevel.checkpoint()
+            drafts: list[Card] = []
+            while not drafts:
+                cards, _ = await desk.waiting.cards()
+                drafts = [each for each in cards if each.kind == "draft" and "mira@example.org" in str(each.to)]
         assert len(drafts) == 1
         waiting = demo.command("approvals").stdout
         assert "supplier@example.org" in waiting
@@ -245,16 +248,20 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Ho
 
 
 @requirement("up:performs")
-async def test_a_yes_of_another_process_acts_when_its_hold_ends(home: Home, tmp_path: Path) -> None:
+@pytest.mark.parametrize("vault", ["a vault", "no vault"])
+async def test_a_yes_of_another_process_acts_when_its_hold_ends(home: Home, tmp_path: Path, vault: str) -> None:
     own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_HOLD_SECONDS": "0.5"}
+    if vault == "no vault":
+        del own["VAULT_PATH"]
+        home = Home(home.vault, own)
     up, desk = start(tmp_path, own, "--port", "0"), Desk(load(own).settings)
     try:
-        await desk.gate.submit(SendEmail(to="you@example.org", subject="Hello", body="Exactly so."), "email_mcp")
-        (card,), _ = await desk.cards.waiting()
-        held = await desk.cards.approve(card.id, card.digest, "person")
+        await desk.gate.propose(SendEmail(to="you@example.org", subject="Hello", body="Exactly so."), "email_mcp")
+        (card,), _ = await desk.waiting.cards()
+        held = await desk.answers.approve(card.id, card.digest, "person")
         assert held.state == "held"
         with anyio.fail_after(30):
-            while (await desk.cards.card(card.id)).state != "sent":
+            while (await desk.waiting.card(card.id)).state != "sent":
                 await anyio.lowlevel.checkpoint()
         assert [mail.to for mail in await desk.mailbox.search("in:sent", 10)] == ["you@example.org"]
         assert "to you@example.org  Hello" in home.command("mail", "search", "in:sent", **own).stdout

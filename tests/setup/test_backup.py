@@ -17,7 +17,9 @@ import pytest
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.gate import ledger
 from deskhand.store import schema
+from tests.gate.waiting import proposed
 from tests.requirements import requirement
 from tests.setup.account import Account
 
@@ -204,9 +206,10 @@ def test_a_backup_replaces_no_file_and_forgets_sessions_and_held_answers(account
     account.set_up()
     fill(account)
     desk = Desk(load().settings)
-    desk.store.write_sync(
-        lambda tx: tx.execute("INSERT INTO holds (id, digest, decided_by, until) VALUES ('a', 'b', 'person', 1)")
-    )
+    held = proposed("a", "ann@example.org", desk.now(), state="held", due=desk.now())
+    desk.store.write_sync(lambda tx: ledger.insert(tx, held))
+    approved = proposed("b", "bob@example.org", desk.now(), state="approved", due=desk.now())
+    desk.store.write_sync(lambda tx: ledger.insert(tx, approved))
     desk.store.write_sync(lambda tx: tx.execute("INSERT INTO sessions VALUES ('d', 1, 1, 1, 'x')"))
     desk.close()
     file = tmp_path / "desk.backup"
@@ -219,7 +222,8 @@ def test_a_backup_replaces_no_file_and_forgets_sessions_and_held_answers(account
     assert account.deskhand("backup", tmp_path / "new").code == 0
     assert account.deskhand("restore", tmp_path / "new").code == 0
     with closing(sqlite3.connect(account.home / "desk.db")) as db:
-        assert db.execute("SELECT (SELECT count(*) FROM holds), (SELECT count(*) FROM sessions)").fetchone() == (0, 0)
+        assert db.execute("SELECT state, due FROM requests ORDER BY id").fetchall()[-2:] == [("waiting", None)] * 2
+        assert db.execute("SELECT count(*) FROM sessions").fetchone() == (0,)
         ((last,),) = db.execute("SELECT entry FROM audit ORDER BY seq DESC LIMIT 1")
     assert audit.Entry.model_validate_json(last).action_type == "restore"
 

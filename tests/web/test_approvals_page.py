@@ -17,8 +17,8 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import BODY_LIMIT, Action
-from deskhand.gate.cards import Card
+from deskhand.gate.actions import BODY_LIMIT
+from deskhand.gate.waiting import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
@@ -26,6 +26,7 @@ from deskhand.servers.email import email_server
 from deskhand.web.events import Events, state
 from deskhand.web.site import site
 from tests.gate.site import Clock
+from tests.gate.waiting import proposed
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
@@ -67,7 +68,7 @@ async def asked(desk: Desk, **changes: str) -> str:
 
 
 async def the_card(desk: Desk) -> Card:
-    (card,), _ = await desk.cards.waiting()
+    (card,), _ = await desk.waiting.cards()
     return card
 
 
@@ -83,7 +84,7 @@ async def drafted(desk: Desk, *mails: bytes) -> list[Card]:
     orchestrator = Orchestrator(desk)
     await orchestrator.once()
     await orchestrator.close()
-    cards, _ = await desk.cards.waiting()
+    cards, _ = await desk.waiting.cards()
     return cards
 
 
@@ -113,15 +114,15 @@ async def test_a_yes_can_be_undone_until_its_hold_ends_and_then_leaves_once(
     held = (await person.reads(said.headers["location"])).text
     undone = await person.sends(f"/approvals/{card.id}/undo", answer, at="/")
     clock.pass_by(seconds=60)
-    await desk.cards.perform_due()
+    await desk.gate.release_due()
     assert (said.status_code, undone.status_code) == (303, 303)
     assert "unless you undo it" in held
     assert await sent(desk) == []
 
     await person.sends(f"/approvals/{card.id}/approve", answer, at="/")
     clock.pass_by(seconds=60)
-    await desk.cards.perform_due()
-    await desk.cards.perform_due()
+    await desk.gate.release_due()
+    await desk.gate.release_due()
     late = await person.sends(f"/approvals/{card.id}/undo", answer, at="/")
 
     assert await sent(desk) == [(HELLO["to"], HELLO["subject"], HELLO["body"])]
@@ -141,7 +142,7 @@ async def test_what_the_person_edits_leaves_exactly_so_and_bad_input_loses_no_wo
     wrong = await person.sends(f"/approvals/{card.id}/edit", mine | {"to": "nobody"}, at="/")
     right = await person.sends(f"/approvals/{card.id}/edit", mine, at="/")
     clock.pass_by(seconds=60)
-    await desk.cards.perform_due()
+    await desk.gate.release_due()
 
     assert f">\n{HELLO['body']}</textarea>" in form
     assert wrong.status_code == 422
@@ -184,7 +185,7 @@ async def test_a_no_and_other_words_reach_whoever_asked(desk: Desk, person: Pers
     assert "too early" in (await person.reads(f"/approvals/{card.id}")).text
     assert (empty.status_code, said.status_code) == (422, 303)
     assert "write it in French" in await asked(desk, subject="Another")
-    assert (await desk.cards.counts()).waiting == 0
+    assert (await desk.waiting.counts()).waiting == 0
     assert await sent(desk) == []
 
 
@@ -228,7 +229,7 @@ async def test_what_changed_since_it_was_shown_is_shown_again_and_not_answered(d
     assert all("has changed since it was shown to you" in each.text for each in answers)
     assert "my own words" in answers[-1].text
     assert f'name="digest" value="{card.digest}"' in answers[-1].text
-    assert (await desk.cards.card(card.id)).state == "waiting"
+    assert (await desk.waiting.card(card.id)).state == "waiting"
 
 
 @requirement("page:refused")
@@ -250,7 +251,7 @@ async def test_no_get_no_other_id_and_no_stranger_answers_a_card(desk: Desk, per
     assert {each.status_code for each in other} == {404}
     assert without.status_code == 403
     assert {(each.status_code, each.headers["location"]) for each in (*outside, forged)} == {(303, "/enter")}
-    assert (await desk.cards.card(card.id)).state == "waiting"
+    assert (await desk.waiting.card(card.id)).state == "waiting"
 
 
 @requirement("page:refused")
@@ -273,10 +274,10 @@ async def test_no_name_of_a_draft_turns_a_no_into_a_yes_to_another(desk: Desk, p
             if action != "/approvals/draft-evil/reject":
                 await person.http.post(urljoin("/", unescape(action)), data={"digest": digest, "form_token": token})
     clock.pass_by(seconds=60)
-    await desk.cards.perform_due()
+    await desk.gate.release_due()
 
     assert "/approvals/draft-evil/reject" in "".join(shown)
-    assert (await desk.cards.card("draft-evil")).state == "waiting"
+    assert (await desk.waiting.card("draft-evil")).state == "waiting"
     assert list((desk.settings.vault / "Approved").glob("*")) == []
 
 
@@ -305,12 +306,12 @@ async def test_only_equal_low_risk_is_approved_together_and_only_after_it_was_sh
     mails = [letter(subject=f"A question {number}", message_id=f"<q{number}@example.org>") for number in range(2)]
     low = await drafted(desk, *mails)
     await asked(desk, to="stranger@elsewhere.example")
-    cards, _ = await desk.cards.waiting()
+    cards, _ = await desk.waiting.cards()
     inbox = (await person.reads("/")).text
     review = (await person.reads("/approvals/batch?" + "&".join(f"card={each.id}" for each in low))).text
 
     refused = await person.http.post("/approvals/batch", data=await _ticked(person, cards))
-    states = {(await desk.cards.card(each.id)).state for each in cards}
+    states = {(await desk.waiting.card(each.id)).state for each in cards}
     done = await person.http.post("/approvals/batch", data=await _ticked(person, low))
 
     assert [each.risk.level for each in low] == ["low", "low"]
@@ -319,7 +320,7 @@ async def test_only_equal_low_risk_is_approved_together_and_only_after_it_was_sh
     assert refused.status_code == 409
     assert states == {"waiting"}
     assert done.status_code == 303
-    assert {(await desk.cards.card(each.id)).state for each in low} == {"held"}
+    assert {(await desk.waiting.card(each.id)).state for each in low} == {"held"}
 
 
 async def _ticked(person: Person, cards: list[Card]) -> dict[str, Any]:
@@ -354,7 +355,7 @@ async def test_a_huge_mail_and_a_huge_request_are_shown_harmless_and_flagged(des
     tricks = "<script>alert(1)</script> <img src=x onerror=alert(1)> \u202e https://a.example\n"
     (answer,) = await drafted(desk, letter(subject="A question", body=tricks * 30_000, message_id="<huge@example.org>"))
     await asked(desk, body=tricks * 20_000)
-    cards, _ = await desk.cards.waiting()
+    cards, _ = await desk.waiting.cards()
     (request,) = [each for each in cards if each.kind == "send_email"]
 
     for card in (answer, request):
@@ -374,14 +375,8 @@ async def test_a_thousand_waiting_cards_are_paged_and_each_is_shown_once(
 ) -> None:
     def crowd(tx: Any) -> None:
         for number in range(1000):
-            action = Action(
-                kind="send_email", account="me@example.com", to=f"a{number}@example.org", subject="s", body="b"
-            )
             at = clock() + timedelta(seconds=number)
-            name = f"{number:016x}"
-            ledger.insert(
-                tx, ledger.Row(name, action.digest, action, "waiting", 1, f"{name}.md", at, at + timedelta(7))
-            )
+            ledger.insert(tx, proposed(f"{number:016x}", f"a{number}@example.org", at))
 
     await desk.store.write(crowd)
     seen: list[str] = []

@@ -125,7 +125,7 @@ async def fill_mailbox(desk: Desk) -> dict[str, str]:
         await box.receive([Incoming(raw, seen=False)])
     mails = {mail.subject: mail for mail in await box.search("", 50)}
     answered = mails["Re: Garden"]
-    await desk.gate.submit(
+    await desk.gate.propose(
         ReplyEmail(thread_id=answered.thread_id, message_id=answered.id, body="Gladly.\n"), "email_mcp"
     )
     return {subject: mail.id for subject, mail in mails.items()}
@@ -197,7 +197,7 @@ async def test_mail_is_searched_paged_and_read_without_being_marked(world: World
     assert "In spring." in opened.text
     assert leads(opened) == ["Garden", "Re: Garden (this mail)"]
     assert "UNREAD" in kept.labels
-    (answer,) = await world.desk.store.read(lambda tx: tx.all("SELECT id FROM actions"))
+    (answer,) = await world.desk.store.read(lambda tx: tx.all("SELECT id FROM requests"))
     assert f'href="/approvals/{answer[0]}"' in opened.text
 
 
@@ -439,7 +439,7 @@ async def test_the_record_is_filtered_and_paged_and_adds_up(world: World) -> Non
 @requirement("page:timeline")
 async def test_how_long_decisions_took_is_drawn_and_what_left_counts_in_the_window(world: World) -> None:
     now = round(world.desk.now().timestamp() * 1000)
-    decided = "UPDATE actions SET decided = created + 120000"
+    decided = "UPDATE requests SET decided = created + 120000"
     await world.desk.store.write(lambda tx: tx.execute(decided))
     await world.desk.store.write(lambda tx: tx.execute("INSERT INTO sends (action_id, at) VALUES ('x', ?)", now))
     drawn = await world.person.reads("/timeline")

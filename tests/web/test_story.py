@@ -217,7 +217,7 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
 async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(quiet_desk: Desk) -> None:
     from playwright.async_api import expect
 
-    from deskhand.gate.cards import Letter
+    from deskhand.gate.answers import Letter
 
     await asked(quiet_desk)
     card = await the_card(quiet_desk)
@@ -225,14 +225,14 @@ async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_i
         await page.goto(f"/approvals/{card.id}")
         await page.locator("summary", has_text="Do it this way").click()
         await page.get_by_label("What to do instead").fill("half a senten")
-        await quiet_desk.cards.edit(card.id, card.digest, Letter(HELLO["to"], "Other", "Other words.\n"), "person")
+        await quiet_desk.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Other", "Other words.\n"), "person")
         await expect(page.get_by_text("The open card has changed.")).to_be_visible(timeout=10_000)
         await expect(page.get_by_label("What to do instead")).to_have_value("half a senten")
         await page.get_by_role("button", name="Approve", exact=True).click()
         await expect(page.get_by_role("alert")).to_contain_text("has changed since it was shown to you")
         await expect(page.get_by_text("Other words.", exact=True)).to_be_visible()
 
-    assert (await quiet_desk.cards.card(card.id)).state == "waiting"
+    assert (await quiet_desk.waiting.card(card.id)).state == "waiting"
 
 
 @requirement("page:accessible")
@@ -248,8 +248,8 @@ async def test_axe_finds_nothing_wide_or_narrow_light_or_dark_whatever_the_mail_
     (bad, good) = await drafted(quiet_desk, hostile, low)
     await asked(quiet_desk, body="see\u202e https://bank.example@evil.example/\n" + "\n" * 30 + "end\n")
     await asked(quiet_desk, subject="Held")
-    held = (await quiet_desk.cards.waiting())[0][-1]
-    await quiet_desk.cards.approve(held.id, held.digest, "person")
+    held = (await quiet_desk.waiting.cards())[0][-1]
+    await quiet_desk.answers.approve(held.id, held.digest, "person")
     paths = ["/", *(f"/approvals/{each.id}" for each in (bad, held)), f"/approvals/{bad.id}/edit"]
     paths += [f"/approvals/batch?card={good.id}", "/snoozed"]
     # A page that says no has a status of its own, of which Chromium tells on the console.

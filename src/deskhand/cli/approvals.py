@@ -12,7 +12,7 @@ from deskhand.cli.command import command, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
-    from deskhand.gate.cards import Card
+    from deskhand.gate.waiting import Card
 
 T = TypeVar("T")
 
@@ -54,19 +54,20 @@ def _list(options: argparse.Namespace) -> None:
 
 
 async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
-    cards, more = await desk.cards.waiting(limit=200, snoozed=snoozed)
+    cards, more = await desk.waiting.cards(limit=200, snoozed=snoozed)
     while more is not None:
-        following, more = await desk.cards.waiting(limit=200, after=more, snoozed=snoozed)
+        following, more = await desk.waiting.cards(limit=200, after=more, snoozed=snoozed)
         cards += following
     return cards
 
 
 def _show(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "tuple[Card, str]":
-        card = await desk.cards.card(options.id)
-        if card.kind == "draft":
-            return card, await desk.drafts.shown(await desk.drafts.find(options.id))
-        return card, desk.gate.shown(await desk.gate.find(options.id))
+        request = await desk.waiting.find(options.id)
+        text = desk.door.show(request)
+        if request.home == "Drafts" and request.difference:
+            text = f"{text}\n## What was changed\n\n{request.difference}\n"
+        return await desk.waiting.card(options.id), text
 
     card, text = _at_the_desk(work)
     if options.json:
@@ -79,18 +80,21 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _approve(options: argparse.Namespace) -> None:
-    _print(_at_the_desk(lambda desk: desk.cards.approve_now(options.id, options.digest, "person")), options)
+    _print(_at_the_desk(lambda desk: desk.answers.approve_now(options.id, options.digest, "person")), options)
 
 
 def _reject(options: argparse.Namespace) -> None:
     reason = options.reason
-    _print(_at_the_desk(lambda desk: desk.cards.reject(options.id, options.digest, reason, "person")), options)
+    _print(
+        _at_the_desk(lambda desk: desk.answers.reject(options.id, options.digest, reason, "person", "terminal")),
+        options,
+    )
 
 
 def _respond(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
-        digest = options.digest or (await desk.cards.card(options.id)).digest
-        return await desk.cards.respond(options.id, digest, options.words, "person")
+        digest = options.digest or (await desk.waiting.card(options.id)).digest
+        return await desk.answers.respond(options.id, digest, options.words, "person", "terminal")
 
     _print(_at_the_desk(work), options)
 
@@ -100,9 +104,9 @@ def _snooze(options: argparse.Namespace) -> None:
         from deskhand.cli.editing import moment
 
         if options.until == "now":
-            return await desk.cards.wake(options.id, "person")
+            return await desk.answers.wake(options.id, "person", "terminal")
         until = moment(options.until, desk.now(), desk.settings.timezone)
-        return await desk.cards.snooze(options.id, until, "person")
+        return await desk.answers.snooze(options.id, until, "person", "terminal")
 
     _print(_at_the_desk(work), options)
 
@@ -110,18 +114,18 @@ def _snooze(options: argparse.Namespace) -> None:
 def _edit(options: argparse.Namespace) -> None:
     from deskhand.cli import editing
 
-    card = _at_the_desk(lambda desk: desk.cards.card(options.id))
+    card = _at_the_desk(lambda desk: desk.waiting.card(options.id))
     digest = options.digest or card.digest
     letter = editing.letter(card)
     given = (options.to, options.subject, options.body_file)
     if any(each is not None for each in given):
-        letter = editing.changed(letter, *given)
-        edited = _at_the_desk(lambda desk: desk.cards.edit(options.id, digest, letter, "person"))
+        letter = editing.apply_options(letter, *given)
+        edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", "terminal"))
     else:
-        with editing.written(letter) as written:
-            edited = _at_the_desk(lambda desk: desk.cards.edit(options.id, digest, written, "person"))
-    if options.approve or (sys.stdin.isatty() and editing.agreed(edited)):
-        edited = _at_the_desk(lambda desk: desk.cards.approve_now(options.id, edited.digest, "person"))
+        with editing.open_editor(letter) as written:
+            edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, written, "person", "terminal"))
+    if options.approve or (sys.stdin.isatty() and editing.confirm_text(edited)):
+        edited = _at_the_desk(lambda desk: desk.answers.approve_now(options.id, edited.digest, "person"))
     elif not options.json:
         print(f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}", file=sys.stderr)
     _print(edited, options)

@@ -17,7 +17,8 @@ from deskhand import environment
 from deskhand.cli.command import plain
 from deskhand.clock import MORNING
 from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
-from deskhand.gate.cards import Card, Letter
+from deskhand.gate.answers import Letter
+from deskhand.gate.waiting import Card
 from deskhand.tasks import due
 
 _LETTER = re.compile(r"To:[ \t]*([^\n]*)\nSubject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL)
@@ -29,7 +30,7 @@ def letter(card: Card) -> Letter:
     return Letter(", ".join(each.address for each in card.to), card.subject, card.body)
 
 
-def changed(old: Letter, to: str | None, subject: str | None, body_file: Path | None) -> Letter:
+def apply_options(old: Letter, to: str | None, subject: str | None, body_file: Path | None) -> Letter:
     try:
         body = old.body if body_file is None else body_file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
@@ -38,7 +39,7 @@ def changed(old: Letter, to: str | None, subject: str | None, body_file: Path | 
 
 
 @contextmanager
-def written(old: Letter) -> Iterator[Letter]:
+def open_editor(old: Letter) -> Iterator[Letter]:
     """What the person makes of it in their editor. Where it cannot be used, the text is kept and its place is told."""
     command = environment.editor(environment.variables())
     if not command:
@@ -50,14 +51,14 @@ def written(old: Letter) -> Iterator[Letter]:
         made.write(f"To: {old.to}\nSubject: {old.subject}\n\n{old.body}{end}")
     file = Path(made.name)
     try:
-        yield _edited(command, file, end)
+        yield _run_editor(command, file, end)
     except DeskError as error:
         error.hint = f"{error.hint + '; ' if error.hint else ''}your text is kept in {file}"
         raise
     file.unlink()
 
 
-def _edited(command: list[str], file: Path, end: str) -> Letter:
+def _run_editor(command: list[str], file: Path, end: str) -> Letter:
     try:
         code = subprocess.run([*command, str(file)], check=False).returncode
     except OSError as error:
@@ -75,7 +76,7 @@ def _edited(command: list[str], file: Path, end: str) -> Letter:
     return replace(edited, body=body.removesuffix(end)) if end else edited
 
 
-def agreed(card: Card) -> bool:
+def confirm_text(card: Card) -> bool:
     print(plain(f"To: {letter(card).to}\nSubject: {card.subject}\n\n{card.body}"), file=sys.stderr)
     print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")

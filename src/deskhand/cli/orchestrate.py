@@ -47,7 +47,9 @@ def _orchestrate(options: argparse.Namespace) -> int:
 async def _orchestrate_until_stopped(desk: "Desk", options: argparse.Namespace) -> None:
     from deskhand.orchestrator.loop import Orchestrator
 
-    _ = desk.settings.vault, desk.mailbox, desk.store  # what is missing is said now, not in the middle
+    _ = desk.mailbox, desk.store  # what is missing is said now, not in the middle
+    if desk.settings.vault_path is not None:
+        _ = desk.settings.vault
     orchestrator = Orchestrator(desk, options.workers)
     try:
         if options.once:

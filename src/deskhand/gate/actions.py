@@ -1,15 +1,18 @@
 """What may be asked, and exactly what would leave the desk.
 
-A Proposal is what a tool was told. The gate completes it to an Action: account, recipient, subject, text and thread, as
-they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
+A Proposal is what a tool was told. The gate completes it to an Action: for a mail account, recipient, subject, text and
+thread, as they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
 """
 
+import difflib
 import json
+from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
@@ -30,6 +33,10 @@ def _subject(text: str) -> str:
 def _body(text: str) -> str:
     if not text.strip():
         raise _invalid("body", "The body is empty", "")
+    return _text(text)
+
+
+def _text(text: str) -> str:
     if len(text) > BODY_LIMIT:
         raise _invalid("body", f"The body has {len(text):,} characters; at most {BODY_LIMIT:,} are allowed", "")
     if "\0" in text:
@@ -44,6 +51,8 @@ def _invalid(field: str, message: str, received: str) -> InvalidInput:
 Address = Annotated[str, AfterValidator(recipient)]
 Subject = Annotated[str, AfterValidator(_subject)]
 Body = Annotated[str, AfterValidator(_body)]
+Text = Annotated[str, AfterValidator(_text)]
+"""A draft may wait for the person to write its body."""
 
 
 class SendEmail(BaseModel):
@@ -68,73 +77,103 @@ class ReplyEmail(BaseModel):
 Proposal = SendEmail | ReplyEmail
 
 
-class Action(BaseModel):
+class Mail(BaseModel):
+    """A mail exactly as it would leave."""
+
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["send_email", "reply_email"]
     account: str
     to: Address
     subject: Subject
-    body: Body
+    body: Text
     thread_id: str | None = None
     reply_to_message_id: str | None = None
     in_reply_to: str | None = None
     references: tuple[str, ...] = ()
 
-    @property
+    @cached_property
     def digest(self) -> str:
         fields = self.model_dump(mode="json")
         return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
+    @property
+    def target(self) -> str:
+        return self.to
 
-async def completed(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
-    """The action that this means in the mailbox, and the mail that it answers. Who gets a reply is read from that."""
+    def edit(self, changes: Mapping[str, str]) -> "Mail":
+        """The same mail with other words; what cannot be sent is refused."""
+        return Mail.model_validate(self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))})
+
+
+Action = Mail
+"""Everything that may be asked, a closed union told apart by `kind`.
+
+A second kind (a call of another server's tool) joins it here, gets its hand in `delivery.hand_for` and its face in
+`waiting.card_of`; a request, an answer and a claim know an action by its digest, its target and `edit` alone.
+"""
+_ACTION: TypeAdapter[Action] = TypeAdapter(Action)
+
+
+def read_action(text: str) -> Action:
+    """An action as its row keeps it."""
+    return _ACTION.validate_json(text)
+
+
+def describe_difference(old: Action, new: Action) -> str | None:
+    """What the person changed, line by line; None where they changed nothing."""
+    lines = difflib.unified_diff(_lines(old), _lines(new), "as it was proposed", "as it was edited", lineterm="", n=1)
+    return "\n".join(lines) or None
+
+
+def _lines(mail: Mail) -> list[str]:
+    return [f"To: {mail.to}", f"Subject: {mail.subject}", "", *mail.body.splitlines()]
+
+
+async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Mail, FullMessage | None]:
+    """The mail that is meant, and the one that it answers. Who gets a reply is read from that one."""
     account = await mailbox.address()
     match proposal:
-        case SendEmail():
-            if proposal.reply_to_message_id is None:
-                alone = Action(
-                    kind=proposal.kind, account=account, to=proposal.to, subject=proposal.subject, body=proposal.body
-                )
-                return alone, None
-            found = await mailbox.get(proposal.reply_to_message_id)
-            return _in_thread(proposal.kind, account, proposal.to, proposal.subject, proposal.body, found), found
-        case ReplyEmail():
-            found = await mailbox.get(proposal.message_id)
+        case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=None):
+            return Mail(kind="send_email", account=account, to=to, subject=subject, body=body), None
+        case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=str() as message_id):
+            found = await mailbox.get(message_id)
+        case ReplyEmail(message_id=message_id, body=body):
+            found = await mailbox.get(message_id)
             if found.summary.thread_id != proposal.thread_id:
-                raise NotFound(f"there is no message {proposal.message_id} in thread {proposal.thread_id}")
-            to, subject = mime.reply_recipient(found, account), mime.reply_subject(found.summary.subject)
-            return _in_thread(proposal.kind, account, to, subject, proposal.body, found), found
+                raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
+            to = mime.reply_recipient(found, account)
+            subject = mime.reply_subject(found.summary.subject)
+    mail = Mail(kind=proposal.kind, account=account, to=to, subject=subject, body=body)
+    return in_thread(mail, found), found
 
 
-def _in_thread(
-    kind: Literal["send_email", "reply_email"], account: str, to: str, subject: str, body: str, original: FullMessage
-) -> Action:
-    return Action(
-        kind=kind,
-        account=account,
-        to=to,
-        subject=subject,
-        body=body,
-        thread_id=original.summary.thread_id,
-        reply_to_message_id=original.summary.id,
-        in_reply_to=original.message_id or None,
-        references=(*original.references, original.message_id) if original.message_id else original.references,
-    )
+def in_thread(mail: Mail, original: FullMessage) -> Mail:
+    """The mail as an answer to another one."""
+    references = original.references
+    if original.message_id:
+        references = (*references, original.message_id)
+    place = {
+        "thread_id": original.summary.thread_id,
+        "reply_to_message_id": original.summary.id,
+        "in_reply_to": original.message_id or None,
+        "references": references,
+    }
+    return mail.model_copy(update=place)
 
 
-def outgoing(action: Action, action_id: str, date: datetime) -> Outgoing:
-    """The bytes, always the same ones for the same action, id and date; what cannot be sent as it reads is refused."""
-    message_id = f"<{action_id}@{action.account.rpartition('@')[2]}>"
+def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
+    """The bytes, always the same ones for the same mail, id and date; what cannot be sent as it reads is refused."""
+    message_id = f"<{send_id}@{mail.account.rpartition('@')[2]}>"
     raw = mime.compose(
-        sender=action.account,
-        to=[action.to],
-        subject=action.subject,
-        body=action.body,
+        sender=mail.account,
+        to=[mail.to],
+        subject=mail.subject,
+        body=mail.body,
         message_id=message_id,
         date=date,
-        action_id=action_id,
-        in_reply_to=action.in_reply_to,
-        references=action.references,
+        action_id=send_id,
+        in_reply_to=mail.in_reply_to,
+        references=mail.references,
     )
-    return Outgoing(raw, (action.to,), message_id, action_id, action.thread_id)
+    return Outgoing(raw, (mail.to,), message_id, send_id, mail.thread_id)

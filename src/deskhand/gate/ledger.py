@@ -1,296 +1,304 @@
-"""One row for each action: its state, its lease, and what was written down before anything left.
-
-    waiting ─► approved ─► sending ─► sent
-       │  ▲        │          ├─► approved   certainly not sent: the approval is put back
-       │  └────────┘          ├─► failed     the same, where a hand-written file had released it
-       ├─► rejected ─► …      └─► unknown ─► approved   a person has looked and says: once more
-       ├─► expired
-       └─► withdrawn          a hand-written approval released the same mail
-
-A row changes its state by compare-and-set in one transaction, so that of any number of processes one wins.
-"""
+"""The rows of requests. A row changes by compare-and-set in one transaction: of any number of processes one wins."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
-from typing import Any, Literal
+from typing import Any
 
 from deskhand import clock
-from deskhand.gate.actions import Action
-from deskhand.gate.policy import Allow, Limits, Wait, judge
+from deskhand.gate.actions import read_action
+from deskhand.gate.requests import OPEN, Folder, Request, State
 from deskhand.mail import Sent
-from deskhand.store import Transaction
-
-State = Literal["waiting", "approved", "rejected", "expired", "withdrawn", "sending", "sent", "unknown", "failed"]
-OPEN: tuple[State, ...] = ("waiting", "approved", "sending", "unknown")
-BY_HAND = "hand-written approval"
-BY_DRAFT = "approved draft"
+from deskhand.store import Row, Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    id: str
-    asked: str
-    """The digest of what was proposed; a person's edit changes the action, not this."""
-    action: Action
-    state: State
-    revision: int
-    file: str
-    """The name of its approval file, in whichever folder that lies."""
-    created: datetime
-    expires: datetime
-    difference: str | None = None
-    decided_by: str | None = None
-    note: str | None = None
-    frozen: datetime | None = None
-    """The Date of the bytes that are sent: they are the same at every attempt."""
-    lease: datetime | None = None
-    token: str | None = None
-    message_id: str | None = None
-    thread_id: str | None = None
-    asked_by: str | None = None
-    """The door by which it was proposed."""
-    decided: datetime | None = None
-    """When a person decided it."""
-    untold: int = 0
-    """1 where the desk sent it itself and whoever proposed it does not know yet."""
-    sender: str | None = None
-    """Whose mail it answers, as the desk read it."""
-    warnings: tuple[str, ...] = ()
-    """What was odd about that mail."""
+class Conflict:
+    """Somebody else changed the row in this moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """Somebody else was faster, or the person took the approval away."""
-
-
-_NAMES = tuple(field.name for field in fields(Row))
+_NAMES = tuple(field.name for field in fields(Request))
 _COLUMNS = ", ".join(_NAMES)
-_TIMES = frozenset({"created", "expires", "frozen", "lease", "decided"})
+_TIMES = frozenset({"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"})
+_FLAGS = frozenset({"urgent", "once_more", "untold", "settled"})
+_ACTIONS = frozenset({"proposed", "action"})
 
 
-def insert(tx: Transaction, row: Row) -> bool:
-    """Whether it is in; not where the same proposal has an open row already."""
-    values = [_stored(name, getattr(row, name)) for name in _NAMES] + [row.action.to.casefold()]
-    marks = ", ".join("?" for _ in values)
-    sql = f"INSERT INTO actions ({_COLUMNS}, recipient) VALUES ({marks}) ON CONFLICT DO NOTHING"
-    return tx.execute(sql, *values) == 1
+# Reading.
 
 
-def by_id(tx: Transaction, action_id: str) -> Row | None:
-    found = tx.one(f"SELECT {_COLUMNS} FROM actions WHERE id = ?", action_id)
-    return _row(found) if found else None
+def find(tx: Transaction, request_id: str) -> Request | None:
+    row = tx.one(f"SELECT {_COLUMNS} FROM requests WHERE id = ?", request_id)
+    if row is None:
+        return None
+    return _request(row)
 
 
-def latest(tx: Transaction, asked: str) -> Row | None:
-    """What became of this proposal last; an open row before any other."""
-    found = tx.one(
-        f"SELECT {_COLUMNS} FROM actions WHERE asked = ?"
-        " ORDER BY CASE WHEN state IN ('waiting', 'approved', 'sending', 'unknown') THEN 0 ELSE 1 END, created DESC"
-        " LIMIT 1",
-        asked,
-    )
-    return _row(found) if found else None
+def find_sent_as(tx: Transaction, send_id: str) -> Request | None:
+    """The request whose mail carries this id."""
+    rows = tx.all(f"SELECT {_COLUMNS} FROM requests WHERE send_id = ?", send_id)
+    return _request(rows[0]) if rows else None
 
 
-def listed(tx: Transaction, states: tuple[State, ...], limit: int, after: tuple[int, str] = (0, "")) -> list[Row]:
-    """The oldest first; `after` is the time (ms) and the id of the last one of the page before."""
-    marks = ", ".join("?" for _ in states)
+def find_asked(tx: Transaction, digest: str) -> Request | None:
+    """What became of this mail last; an open request before any other, one that may leave before one that waits."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM actions WHERE state IN ({marks}) AND (created > ? OR (created = ? AND id > ?))"
-        " ORDER BY created, id LIMIT ?",
-        *(*states, after[0], *after, limit),
+        f"SELECT {_COLUMNS} FROM requests WHERE asked = ? OR (origin = 'draft' AND digest = ?)"
+        " ORDER BY CASE state WHEN 'sending' THEN 0 WHEN 'approved' THEN 1 WHEN 'unknown' THEN 2"
+        " WHEN 'held' THEN 3 WHEN 'waiting' THEN 3 ELSE 4 END, created DESC LIMIT 1",
+        digest,
+        digest,
     )
-    return [_row(found) for found in rows]
-
-
-def answers_to(tx: Transaction, message_id: str) -> list[str]:
-    """The ids of the open requests and of the drafts that answer a mail."""
-    marks = ", ".join("?" for _ in OPEN)
-    rows = tx.all(f"SELECT id, action FROM actions WHERE state IN ({marks}) ORDER BY created, id", *OPEN)
-    # Parsing a thousand texts for one mail would be felt; most do not even name it.
-    named = [(key, Action.model_validate_json(text)) for key, text in rows if message_id in text]
-    drafts = tx.all("SELECT id FROM drafts WHERE mail = ? ORDER BY created", message_id)
-    return [key for key, action in named if action.reply_to_message_id == message_id] + [key for (key,) in drafts]
-
-
-def decisions(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
-    """How long the newest requests and drafts that were answered had waited for the person."""
-    rows = tx.all(
-        "SELECT decided - created FROM (SELECT decided, created FROM actions WHERE decided >= ?"
-        " UNION ALL SELECT decided, created FROM drafts WHERE decided >= ?) AS answered ORDER BY decided DESC LIMIT ?",
-        *(clock.to_ms(since), clock.to_ms(since), limit),
-    )
-    return [timedelta(milliseconds=max(0, waited)) for (waited,) in rows]
-
-
-def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
-    """When mails left that still count in the rate window, oldest first."""
-    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", clock.to_ms(since))
-    return [clock.from_ms(at) for (at,) in rows]
+    return _request(rows[0]) if rows else None
 
 
 def page(
-    tx: Transaction, states: tuple[State, ...], after: tuple[int, str], limit: int, now: datetime, *, snoozed: bool
-) -> list[Row]:
-    """The oldest rows behind a place; those that are put off, or those that are not."""
-    marks = ", ".join("?" for _ in states)
+    tx: Transaction, after: tuple[int, str], limit: int, now: datetime, *, snoozed: bool | None = None
+) -> list[Request]:
+    """The oldest open requests behind a place: all, those that are put off, or those that are not."""
+    sleeping = {None: "", True: " AND snoozed > ?", False: " AND COALESCE(snoozed, 0) <= ?"}[snoozed]
+    values = [clock.to_ms(now)] if sleeping else []
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM actions WHERE state IN ({marks}) AND (created, id) > (?, ?)"
-        f" AND id {'IN' if snoozed else 'NOT IN'} (SELECT id FROM snoozes WHERE until > ?)"
+        f"SELECT {_COLUMNS} FROM requests WHERE state IN ({_marks(OPEN)}) AND (created, id) > (?, ?){sleeping}"
         " ORDER BY created, id LIMIT ?",
-        *states,
-        *after,
-        clock.to_ms(now),
+        *(*OPEN, *after, *values, limit),
+    )
+    return [_request(row) for row in rows]
+
+
+def waiting_ids(tx: Transaction, now: datetime) -> list[tuple[str, State, bool]]:
+    """Of everything that is neither decided nor expired: its id, its state and whether it is put off."""
+    moment = clock.to_ms(now)
+    rows = tx.all(
+        "SELECT id, state, COALESCE(snoozed, 0) > ? FROM requests WHERE state IN ('held', 'unknown')"
+        " OR (state = 'waiting' AND COALESCE(expires, ?) > ?)",
+        *(moment, moment + 1, moment),
+    )
+    return [(name, state, bool(asleep)) for name, state, asleep in rows]
+
+
+def find_files(tx: Transaction, names: Sequence[str]) -> dict[str, tuple[str, Folder, State]]:
+    """Of each of these files that is a request's: its id, where the file was seen last, and its state."""
+    found: dict[str, tuple[str, Folder, State]] = {}
+    for start in range(0, len(names), 1000):
+        some = names[start : start + 1000]
+        rows = tx.all(f"SELECT file, id, folder, state FROM requests WHERE file IN ({_marks(some)})", *some)
+        found |= {name: (request_id, folder, state) for name, request_id, folder, state in rows}
+    return found
+
+
+def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
+    """Requests whose file is not known to lie where it belongs."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM requests WHERE folder <> CASE"
+        " WHEN state IN ('approved', 'sending') THEN 'Approved' WHEN state = 'rejected' THEN 'Rejected'"
+        " WHEN state IN ('waiting', 'held', 'unknown', 'failed') THEN folder ELSE 'Done' END"
+        " ORDER BY created LIMIT ?",
         limit,
     )
-    return [_row(found) for found in rows]
+    return [_request(row) for row in rows]
 
 
-def change(tx: Transaction, row: Row, state: State, **changes: Any) -> Row | Lost:
-    """Compare-and-set: the row as the caller saw it becomes `state`, or somebody else was faster."""
-    values = {"state": state} | changes
+def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
+    """Drafts that were answered, and the note of the mail does not say so yet."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM requests WHERE origin = 'draft' AND settled = 0"
+        " AND state IN ('sent', 'rejected') ORDER BY created LIMIT ?",
+        limit,
+    )
+    return [_request(row) for row in rows]
+
+
+def answering(tx: Transaction, message_id: str) -> list[str]:
+    """The ids of the open requests and of all drafts that answer a mail."""
+    rows = tx.all(
+        f"SELECT id, action FROM requests WHERE origin = 'draft' OR state IN ({_marks(OPEN)}) ORDER BY created, id",
+        *OPEN,
+    )
+    # Parsing a thousand texts for one mail would be felt; most do not even name it.
+    named = [(name, read_action(text)) for name, text in rows if message_id in text]
+    return [name for name, action in named if action.reply_to_message_id == message_id]
+
+
+def count_unfinished(tx: Transaction, now: datetime) -> tuple[int, int]:
+    """How many sends were left by a process that died, and of how many mails nobody knows whether they left."""
+    rows = tx.all(
+        "SELECT state, count(*) FROM requests WHERE state = 'unknown' OR (state = 'sending' AND lease < ?)"
+        " GROUP BY state",
+        clock.to_ms(now),
+    )
+    found: dict[str, int] = dict(rows)
+    return found.get("sending", 0), found.get("unknown", 0)
+
+
+def count_states(tx: Transaction) -> dict[str, int]:
+    """How many requests that a person said yes to are in which state."""
+    return dict(
+        tx.all(
+            "SELECT state, count(*) FROM requests"
+            " WHERE state IN ('approved', 'sending', 'sent', 'unknown', 'failed') GROUP BY state ORDER BY state"
+        )
+    )
+
+
+def troubles(tx: Transaction, limit: int) -> list[Request]:
+    """Approved requests whose last try failed, the latest first."""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM requests WHERE error IS NOT NULL AND state = 'approved' ORDER BY tried DESC LIMIT ?",
+        limit,
+    )
+    return [_request(row) for row in rows]
+
+
+def waits_of(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
+    """How long the newest requests that were answered had waited for the person."""
+    sql = "SELECT decided - created FROM requests WHERE decided >= ? ORDER BY decided DESC LIMIT ?"
+    return [timedelta(milliseconds=max(0, waited)) for (waited,) in tx.all(sql, clock.to_ms(since), limit)]
+
+
+def mails_sent_to(tx: Transaction, addresses: Sequence[str]) -> dict[str, tuple[int, datetime]]:
+    """How many mails left for each of these addresses, and when the last one did."""
+    rows = tx.all(
+        "SELECT recipient, COUNT(*), MAX(COALESCE(frozen, created)) FROM requests"
+        f" WHERE state = 'sent' AND recipient IN ({_marks(addresses) or 'NULL'}) GROUP BY recipient",
+        *addresses,
+    )
+    return {address: (count, clock.from_ms(last)) for address, count, last in rows}
+
+
+def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
+    sql = "SELECT DISTINCT recipient FROM requests WHERE state = 'sent' LIMIT ?"
+    return [address for (address,) in tx.all(sql, limit)]
+
+
+# Changing.
+
+
+def insert(tx: Transaction, request: Request) -> bool:
+    """Whether it is in; not where it is there, or the same proposal of a tool is open already."""
+    values = [_to_column(name, getattr(request, name)) for name in _NAMES]
+    sql = f"INSERT INTO requests ({_COLUMNS}, recipient) VALUES ({_marks(values)}, ?) ON CONFLICT DO NOTHING"
+    return tx.execute(sql, *values, request.action.target.casefold()) == 1
+
+
+def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -> Request | Conflict:
+    """The request as the caller saw it becomes `state`, or somebody else was faster."""
+    changed = replace(request, state=state, **changes)
     if "action" in changes:
-        values["recipient"] = changes["action"].to.casefold()
+        changed = replace(changed, digest=changed.action.digest)
+        changes["digest"] = changed.digest
+    values = {name: _to_column(name, value) for name, value in ({"state": state} | changes).items()}
+    if "action" in changes:
+        values["recipient"] = changed.action.target.casefold()
     names = ", ".join(f"{name} = ?" for name in values)
     done = tx.execute(
-        f"UPDATE actions SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
-        *(_stored(name, value) for name, value in values.items()),
-        row.id,
-        row.state,
-        row.revision,
-        _stored("lease", row.lease) or 0,
+        f"UPDATE requests SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
+        *(*values.values(), request.id, request.state, request.revision, _to_column("lease", request.lease) or 0),
     )
-    return replace(row, state=state, **changes) if done else Lost()
+    return changed if done else Conflict()
 
 
-def permitted(tx: Transaction, *, now: datetime, limits: Limits) -> Allow | Wait:
-    """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `in_turn`."""
-    sent_at = tx.all("SELECT at FROM sends WHERE at > ?", clock.to_ms(now - limits.window))
-    return judge(sent=[clock.from_ms(at) for (at,) in sent_at], now=now, limits=limits)
+def remember_place(tx: Transaction, request_id: str, folder: Folder, file: str) -> None:
+    tx.execute("UPDATE requests SET folder = ?, file = ? WHERE id = ?", folder, file, request_id)
 
 
-def claim(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row | Lost:
-    """approved -> sending, counted in the rate window."""
-    # Whatever the caller takes the row for, nothing but an approved one becomes `sending`.
-    claimed = change(
-        tx,
-        replace(row, state="approved"),
-        "sending",
-        frozen=row.frozen or now.replace(microsecond=0),
-        lease=now + lease,
+def mark_settled(tx: Transaction, request_id: str) -> None:
+    tx.execute("UPDATE requests SET settled = 1 WHERE id = ?", request_id)
+
+
+def take_due(tx: Transaction, now: datetime, turn: timedelta, untried_since: datetime | None = None) -> Request | None:
+    """One request that somebody has to go on with, and that nobody else takes up for the length of a turn."""
+    wanted = "due <= ?"
+    moment = clock.to_ms(now)
+    if untried_since is not None:  # a pass over everything tries what is due later too, but each once
+        wanted = "COALESCE(tried, 0) < ? AND (state = 'approved' OR due <= ?)"
+    values = [moment] if untried_since is None else [clock.to_ms(untried_since), moment]
+    locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
+    row = tx.one(
+        f"SELECT {_COLUMNS} FROM requests WHERE due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}", *values
     )
-    if isinstance(claimed, Row):
-        tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", row.id, clock.to_ms(now))
-    return claimed
+    if row is None:
+        return None
+    request = _request(row)
+    until = now + turn
+    tx.execute("UPDATE requests SET due = ?, tried = ? WHERE id = ?", clock.to_ms(until), moment, request.id)
+    return replace(request, due=until, tried=now)
 
 
-def use(tx: Transaction, row: Row, content: str, now: datetime) -> bool:
-    """Write down that a hand-written approval with this content is used; not where it was used before."""
-    done = tx.execute(
-        "INSERT INTO used_approvals (content, action_id, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-        content,
-        row.id,
-        clock.to_ms(now),
-    )
-    return done == 1
+def next_due(tx: Transaction) -> datetime | None:
+    row = tx.one("SELECT MIN(due) FROM requests WHERE due IS NOT NULL")
+    return clock.from_ms(row[0]) if row and row[0] is not None else None
 
 
-def was_used(tx: Transaction, content: str) -> bool:
-    return tx.one("SELECT 1 FROM used_approvals WHERE content = ?", content) is not None
+def wake_rested(tx: Transaction, now: datetime) -> None:
+    """DEV_MODE is off again: what rested because of it is tried."""
+    sql = "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE resting = 'dev_mode' AND state = 'approved'"
+    tx.execute(sql, clock.to_ms(now))
 
 
-def withdraw(tx: Transaction, asked: str) -> list[Row]:
-    """Close the waiting requests of a proposal that a hand-written approval released."""
-    found = tx.all(f"SELECT {_COLUMNS} FROM actions WHERE asked = ? AND state IN ('waiting', 'approved')", asked)
-    rows = [_row(each) for each in found]
-    for row in rows:
-        change(tx, row, "withdrawn")
-    return rows
+def postpone(tx: Transaction, /, request: Request, due: datetime | None, **changes: Any) -> None:
+    """Try an approved request again at that time, or not by itself."""
+    values = {name: _to_column(name, value) for name, value in changes.items()}
+    names = "".join(f", {name} = ?" for name in values)
+    sql = f"UPDATE requests SET due = ?{names} WHERE id = ? AND state = 'approved'"
+    tx.execute(sql, _to_column("due", due), *values.values(), request.id)
 
 
-def take_over(tx: Transaction, row: Row, *, now: datetime, lease: timedelta) -> Row | Lost:
-    """A row whose process died in the middle of sending, once its lease has ended."""
-    done = tx.execute(
-        "UPDATE actions SET lease = ? WHERE id = ? AND state = 'sending' AND lease = ? AND lease <= ?",
-        clock.to_ms(now + lease),
-        row.id,
-        _stored("lease", row.lease),
-        clock.to_ms(now),
-    )
-    return replace(row, lease=now + lease) if done else Lost()
-
-
-def keep_token(tx: Transaction, row: Row, token: str) -> bool:
-    """Write down by which token it will be sent; not where the lease was lost meanwhile."""
-    done = tx.execute(
-        "UPDATE actions SET token = ? WHERE id = ? AND state = 'sending' AND lease = ?",
-        token,
-        row.id,
-        _stored("lease", row.lease),
-    )
-    return done == 1
-
-
-def sent(tx: Transaction, row: Row, mail: Sent, *, untold: bool) -> None:
+def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) -> None:
     # Unconditional: that it was sent is a fact, whoever holds the lease by now.
     tx.execute(
-        "UPDATE actions SET state = 'sent', message_id = ?, thread_id = ?, untold = ? WHERE id = ?",
-        mail.message_id,
-        mail.thread_id,
-        int(untold),
-        row.id,
+        "UPDATE requests SET state = 'sent', message_id = ?, thread_id = ?, untold = ?, due = NULL, error = NULL,"
+        " note = NULL WHERE id = ?",
+        *(mail.message_id, mail.thread_id, int(untold), request.id),
     )
 
 
-def told(tx: Transaction, row: Row) -> bool:
+def mark_told(tx: Transaction, request: Request) -> bool:
     """Whoever proposed it is told now that it was sent; once."""
-    return tx.execute("UPDATE actions SET untold = 0 WHERE id = ? AND untold = 1", row.id) == 1
+    return tx.execute("UPDATE requests SET untold = 0 WHERE id = ? AND untold = 1", request.id) == 1
 
 
-def put_back(tx: Transaction, row: Row) -> bool:
-    """Certainly not sent: neither the rate nor the approval is spent. Not where the lease was lost meanwhile."""
-    by_hand = row.decided_by in (BY_HAND, BY_DRAFT)
-    if isinstance(change(tx, row, "failed" if by_hand else "approved", lease=None, token=None), Lost):
-        return False
-    if by_hand:
-        tx.execute("DELETE FROM used_approvals WHERE action_id = ?", row.id)
+def take_back_all(tx: Transaction, note: str) -> None:
+    """No yes counts any more: what it was given to may have left since this database was written."""
     tx.execute(
-        "DELETE FROM sends WHERE action_id = ? AND at = (SELECT MAX(at) FROM sends WHERE action_id = ?)",
-        row.id,
-        row.id,
-    )
-    return True
-
-
-def let_go(tx: Transaction, row: Row, now: datetime) -> None:
-    """End the lease: whoever comes next may look."""
-    tx.execute(
-        "UPDATE actions SET lease = ? WHERE id = ? AND state = 'sending' AND lease = ?",
-        clock.to_ms(now),
-        row.id,
-        _stored("lease", row.lease),
+        "UPDATE requests SET state = CASE WHEN token IS NULL THEN 'waiting' ELSE 'unknown' END, due = NULL, note = ?"
+        " WHERE state IN ('held', 'approved')",
+        note,
     )
 
 
-def in_turn(tx: Transaction) -> None:
-    """Claims and repairs follow each other, on PostgreSQL too; SQLite has one writer anyway."""
-    if tx.dialect == "postgresql":
-        tx.execute("LOCK TABLE sends IN SHARE ROW EXCLUSIVE MODE")
+def withdraw(tx: Transaction, asked: str) -> list[Request]:
+    """Close the waiting requests of a proposal that a hand-written approval released."""
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE asked = ? AND state IN ('waiting', 'held', 'approved')"
+    closed = [change(tx, _request(row), "withdrawn", due=None) for row in tx.all(sql, asked)]
+    return [request for request in closed if isinstance(request, Request)]
 
 
-def _stored(name: str, value: Any) -> Any:
-    if name == "action":
+# A row and its values.
+
+
+def _marks(values: Sequence[object]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+def _to_column(name: str, value: Any) -> Any:
+    if name in _ACTIONS:
         return value.model_dump_json()
     if name == "warnings":
-        return json.dumps(value) if value else None
-    return clock.to_ms(value) if name in _TIMES and value is not None else value
+        return json.dumps(value)
+    if name in _FLAGS:
+        return int(value)
+    if name in _TIMES and value is not None:
+        return clock.to_ms(value)
+    return value
 
 
-def _row(values: tuple[Any, ...]) -> Row:
-    found = dict(zip(_NAMES, values, strict=True))
-    found["action"] = Action.model_validate_json(found["action"])
-    found["warnings"] = tuple(json.loads(found["warnings"] or "[]"))
+def _request(row: Row) -> Request:
+    found = dict(zip(_NAMES, row, strict=True))
+    found["action"] = read_action(found["action"])
+    found["proposed"] = read_action(found["proposed"])
+    found["warnings"] = tuple(json.loads(found["warnings"]))
+    found |= {name: bool(found[name]) for name in _FLAGS}
     found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
-    return Row(**found)
+    return Request(**found)

@@ -130,7 +130,7 @@ class Mailbox(Protocol):
     async def position(self) -> str:
         """A cursor at the end of the inbox: whatever arrives from now on lies after it."""
 
-    async def arrived(self, cursor: str) -> Arrived | None:
+    async def find_arrived(self, cursor: str) -> Arrived | None:
         """What came into the inbox after the cursor, whatever its date says; None where the cursor is void."""
 
     async def wait(self, cursor: str, seconds: float) -> None:

@@ -21,9 +21,9 @@ from deskhand.config import Settings
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, mime
 from deskhand.mail.google_auth import GoogleAuth
-from deskhand.mail.google_http import Answer, GmailApi, NoAnswer, Parameters, Request, body_of, refusal
+from deskhand.mail.google_http import GmailApi, GoogleAnswer, GoogleRequest, NoAnswer, Parameters, body_of, refusal
 
-LABELS = Request("labels", {"fields": "labels(id,name)"})
+LABELS = GoogleRequest("labels", {"fields": "labels(id,name)"})
 MOST_CACHED = 5000
 SENT_SEARCHED = 100
 """How many sent mails are looked through for one whose fate is unclear."""
@@ -59,7 +59,7 @@ class GmailMailbox:
 
     async def address(self) -> str:
         if self._address is None:
-            profile = await self._api.read(Request("profile", {"fields": "emailAddress"}))
+            profile = await self._api.read(GoogleRequest("profile", {"fields": "emailAddress"}))
             self._address = str(profile["emailAddress"])
         return self._address
 
@@ -72,14 +72,14 @@ class GmailMailbox:
         return [self._summary(mail, names) for mail in mails]
 
     async def get(self, message_id: str) -> FullMessage:
-        request = Request(_path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}")
+        request = GoogleRequest(_path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}")
         data, names = await self._with_labels(request)
         parsed = mime.parse(base64.urlsafe_b64decode(data["raw"] + "=="))
         return parsed.full(self._summary(data, names, parsed))
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
         query = {**_METADATA, "fields": f"messages({_SUMMARY})"}
-        request = Request(_path("threads", thread_id), query, what=f"thread {thread_id}")
+        request = GoogleRequest(_path("threads", thread_id), query, what=f"thread {thread_id}")
         data, names = await self._with_labels(request)
         return sorted((self._summary(each, names) for each in data["messages"]), key=attrgetter("date"))
 
@@ -93,7 +93,7 @@ class GmailMailbox:
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
         body = {"message": _wire(raw, thread_id)}
-        draft = await self._write(Request("drafts", body=body, what=f"thread {thread_id}"))
+        draft = await self._write(GoogleRequest("drafts", body=body, what=f"thread {thread_id}"))
         return str(draft["id"])
 
     async def prepare(self, mail: Outgoing) -> str:
@@ -108,15 +108,15 @@ class GmailMailbox:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
         message = _wire(mail.raw, mail.thread_id)
         if token.startswith(_ONCE):
-            request = Request("messages/send", body=message)
+            request = GoogleRequest("messages/send", body=message)
         else:
-            request = Request("drafts/send", body={"id": token, "message": message})
+            request = GoogleRequest("drafts/send", body={"id": token, "message": message})
         try:
             answer = await self._api.once(request)
         except Unavailable as error:  # the sign-in, which comes before the mail is handed over
             raise SendFailed(f"{error.message}; nothing was sent") from error
         match answer:
-            case Answer(status=200, body={"id": str(sent), "threadId": str(thread)}):
+            case GoogleAnswer(status=200, body={"id": str(sent), "threadId": str(thread)}):
                 return Sent(sent, thread)
             case failure:
                 raise _send_failure(failure, request)
@@ -125,16 +125,16 @@ class GmailMailbox:
         if token.startswith(_ONCE):
             return Unclear("only sending was granted at Gmail, so that nobody can look what became of it")
         try:
-            await self._api.read(Request(_path("drafts", token), {"format": "minimal", "fields": "id"}))
+            await self._api.read(GoogleRequest(_path("drafts", token), {"format": "minimal", "fields": "id"}))
         except NotFound:
             return await self._find_sent(mail) or Unclear("the draft is gone, and the mail is not among the sent ones")
         return NotSent(token)
 
     async def position(self) -> str:
-        profile = await self._api.read(Request("profile", {"fields": "historyId"}))
+        profile = await self._api.read(GoogleRequest("profile", {"fields": "historyId"}))
         return str(profile["historyId"])
 
-    async def arrived(self, cursor: str) -> Arrived | None:
+    async def find_arrived(self, cursor: str) -> Arrived | None:
         """By the account's history; Gmail keeps about a week of it and answers 404 for what is older."""
         if not cursor.isdecimal():
             return None
@@ -158,7 +158,7 @@ class GmailMailbox:
     async def _pages(self, path: str, query: Parameters) -> AsyncIterator[dict[str, Any]]:
         page: dict[str, str] = {}
         while True:
-            answer = await self._api.read(Request(path, {**query, **page}))
+            answer = await self._api.read(GoogleRequest(path, {**query, **page}))
             yield answer
             if "nextPageToken" not in answer:
                 return
@@ -173,19 +173,19 @@ class GmailMailbox:
                 break
         return ids[:limit]
 
-    async def _read_present(self, requests: Sequence[Request]) -> list[dict[str, Any]]:
+    async def _read_present(self, requests: Sequence[GoogleRequest]) -> list[dict[str, Any]]:
         """The answers, without those to what is gone since it was listed."""
         bodies = []
         for request, answer in zip(requests, await self._api.read_many(requests), strict=True):
-            if not isinstance(answer, Answer) or answer.status != 404:
+            if not isinstance(answer, GoogleAnswer) or answer.status != 404:
                 bodies.append(body_of(answer, request))
         return bodies
 
-    def _summary_request(self, message_id: str) -> Request:
+    def _summary_request(self, message_id: str) -> GoogleRequest:
         query: Parameters = {**_METADATA, "fields": _SUMMARY}
         if message_id in self._known:
             query = {"format": "minimal", "fields": "id,labelIds"}
-        return Request(_path("messages", message_id), query, what=f"mail {message_id}")
+        return GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}")
 
     def _summary(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> MailSummary:
         labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
@@ -195,7 +195,7 @@ class GmailMailbox:
             self._known[data["id"]] = _without_labels(data, parsed or mime.parse(_header_bytes(data)))
         return replace(self._known[data["id"]], labels=labels)
 
-    async def _with_labels(self, request: Request) -> tuple[dict[str, Any], dict[str, str]]:
+    async def _with_labels(self, request: GoogleRequest) -> tuple[dict[str, Any], dict[str, str]]:
         """A read and the labels' names, in one round trip."""
         answer, labels = await self._api.read_many([request, LABELS])
         return body_of(answer, request), _label_names(body_of(labels, LABELS))
@@ -206,19 +206,19 @@ class GmailMailbox:
         name = label.strip()
         if not name:
             raise InvalidInput("a label needs a name")
-        exists = Request(_path("messages", message_id), {"format": "minimal", "fields": "id"}, what=what)
+        exists = GoogleRequest(_path("messages", message_id), {"format": "minimal", "fields": "id"}, what=what)
         _, names = await self._with_labels(exists)
         ids = {known.casefold(): label_id for label_id, known in names.items()}
         if name.casefold() in ids:
             return ids[name.casefold()]
-        made = await self._write(Request("labels", body={"name": name}))
+        made = await self._write(GoogleRequest("labels", body={"name": name}))
         return str(made["id"])
 
     async def _modify(self, message_id: str, **change: list[str]) -> None:
         path = f"{_path('messages', message_id)}/modify"
-        await self._write(Request(path, {"fields": "id"}, change, what=f"mail {message_id}"))
+        await self._write(GoogleRequest(path, {"fields": "id"}, change, what=f"mail {message_id}"))
 
-    async def _write(self, request: Request) -> dict[str, Any]:
+    async def _write(self, request: GoogleRequest) -> dict[str, Any]:
         return body_of(await self._api.once(request), request)
 
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
@@ -228,25 +228,25 @@ class GmailMailbox:
         metadata = {"format": "metadata", "metadataHeaders": mime.ACTION_HEADER, "fields": fields}
         for query in ({}, {"q": f"to:{mail.recipients[0]}"}):
             ids = await self._ids(SENT_SEARCHED, {"labelIds": "SENT", **query})
-            for data in await self._read_present([Request(_path("messages", each), metadata) for each in ids]):
+            for data in await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in ids]):
                 if mime.parse(_header_bytes(data)).action_id == mail.action_id:
                     return Sent(str(data["id"]), str(data["threadId"]))
         return None
 
 
-def _send_failure(failure: Answer | NoAnswer, request: Request) -> DeskError:
+def _send_failure(failure: GoogleAnswer | NoAnswer, request: GoogleRequest) -> DeskError:
     match failure:
         case NoAnswer(may_have_arrived=False):
             return SendFailed("Gmail cannot be reached; nothing was sent")
         case NoAnswer():
             return OutcomeUnknown("Gmail's answer was lost")
-        case Answer(status=400 | 413):
+        case GoogleAnswer(status=400 | 413):
             return SendFailed(f"Gmail refuses the mail: {failure.message}", status=failure.status)
-        case Answer() if failure.wants_fewer or failure.status in (401, 403):
+        case GoogleAnswer() if failure.wants_fewer or failure.status in (401, 403):
             return refusal(failure, request)
-        case Answer(status=404):
+        case GoogleAnswer(status=404):
             return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
-        case Answer():
+        case GoogleAnswer():
             return OutcomeUnknown(f"Gmail may or may not have sent it: {failure.message}", status=failure.status)
 
 

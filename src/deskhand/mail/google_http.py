@@ -32,7 +32,7 @@ Parameters = Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GoogleRequest:
     path: str
     """Below /gmail/v1/users/me/."""
     query: Parameters = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GoogleAnswer:
     status: int
     body: dict[str, Any] = field(default_factory=dict)
     retry_after: float | None = None
@@ -104,11 +104,11 @@ class GmailApi:
         self._sleep = sleep
         self._chance = chance
 
-    async def read(self, request: Request) -> dict[str, Any]:
+    async def read(self, request: GoogleRequest) -> dict[str, Any]:
         (answer,) = await self.read_many([request])
         return body_of(answer, request)
 
-    async def read_many(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
+    async def read_many(self, requests: Sequence[GoogleRequest]) -> list[GoogleAnswer | NoAnswer]:
         """Each request's answer; what may pass is tried again, each on its own."""
         answers = await self._exchange(requests)
         for attempt in range(RETRIES):
@@ -125,15 +125,17 @@ class GmailApi:
                 answers[place] = answer
         return answers
 
-    async def once(self, request: Request) -> Answer | NoAnswer:
+    async def once(self, request: GoogleRequest) -> GoogleAnswer | NoAnswer:
         """The answer to what changes something: it is never tried again, whatever happened."""
         (answer,) = await self._exchange([request])
         return answer
 
-    async def _exchange(self, requests: Sequence[Request]) -> list[Answer | NoAnswer]:
+    async def _exchange(self, requests: Sequence[GoogleRequest]) -> list[GoogleAnswer | NoAnswer]:
         bearer = await self._auth.bearer()
         answers = await self._ask_all(requests, bearer)
-        refused = [place for place, answer in enumerate(answers) if isinstance(answer, Answer) and answer.status == 401]
+        refused = [
+            place for place, answer in enumerate(answers) if isinstance(answer, GoogleAnswer) and answer.status == 401
+        ]
         if refused:
             bearer = await self._auth.bearer(refused=bearer)
             newer = await self._ask_all([requests[place] for place in refused], bearer)
@@ -141,10 +143,10 @@ class GmailApi:
                 answers[place] = answer
         return answers
 
-    async def _ask_all(self, requests: Sequence[Request], bearer: str) -> list[Answer | NoAnswer]:
+    async def _ask_all(self, requests: Sequence[GoogleRequest], bearer: str) -> list[GoogleAnswer | NoAnswer]:
         if len(requests) == 1:
             return [await self._ask(requests[0], bearer)]
-        answers: dict[int, list[Answer | NoAnswer]] = {}
+        answers: dict[int, list[GoogleAnswer | NoAnswer]] = {}
 
         async def ask(start: int) -> None:
             answers[start] = await self._ask_batch(requests[start : start + PARTS], bearer)
@@ -154,7 +156,7 @@ class GmailApi:
                 tasks.start_soon(ask, start)
         return [answer for start in sorted(answers) for answer in answers[start]]
 
-    async def _ask(self, request: Request, bearer: str) -> Answer | NoAnswer:
+    async def _ask(self, request: GoogleRequest, bearer: str) -> GoogleAnswer | NoAnswer:
         url = self._origin + request.target
         headers = {"Authorization": f"Bearer {bearer}"}
         try:
@@ -163,7 +165,7 @@ class GmailApi:
             return NoAnswer(error)
         return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
 
-    async def _ask_batch(self, requests: Sequence[Request], bearer: str) -> list[Answer | NoAnswer]:
+    async def _ask_batch(self, requests: Sequence[GoogleRequest], bearer: str) -> list[GoogleAnswer | NoAnswer]:
         kind = f"multipart/mixed; boundary={_BOUNDARY}"
         headers = {"Authorization": f"Bearer {bearer}", "Content-Type": kind}
         url = f"{self._origin}/batch/gmail/v1"
@@ -175,24 +177,24 @@ class GmailApi:
             whole = _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
             return [whole for _ in requests]
         parts = dict(_batch_answers(answer.headers["Content-Type"], answer.content))
-        missing = Answer(502, {"error": {"message": "the batch left this request unanswered"}})
+        missing = GoogleAnswer(502, {"error": {"message": "the batch left this request unanswered"}})
         return [parts.get(place, missing) for place in range(len(requests))]
 
 
-def body_of(answer: Answer | NoAnswer, request: Request) -> dict[str, Any]:
+def body_of(answer: GoogleAnswer | NoAnswer, request: GoogleRequest) -> dict[str, Any]:
     """The body of a success; any failure is raised as what it means."""
     match answer:
         case NoAnswer(error=httpx2.TimeoutException()):
             raise TimedOut("Gmail does not answer in time")
         case NoAnswer(error=error):
             raise Unavailable("Gmail cannot be reached", reason=type(error).__name__)
-        case Answer(status=status, body=body) if 200 <= status < 300:
+        case GoogleAnswer(status=status, body=body) if 200 <= status < 300:
             return body
-        case Answer():
+        case GoogleAnswer():
             raise refusal(answer, request)
 
 
-def refusal(answer: Answer, request: Request) -> DeskError:
+def refusal(answer: GoogleAnswer, request: GoogleRequest) -> DeskError:
     if answer.wants_fewer:
         return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
     match answer.status:
@@ -209,19 +211,19 @@ def refusal(answer: Answer, request: Request) -> DeskError:
             return Unavailable(f"Gmail is in trouble: {answer.message}", status=status)
 
 
-def _may_pass(answer: Answer | NoAnswer) -> bool:
+def _may_pass(answer: GoogleAnswer | NoAnswer) -> bool:
     return isinstance(answer, NoAnswer) or answer.wants_fewer or answer.status >= 500
 
 
-def _answer(status: int, retry_after: str | None, content: bytes) -> Answer:
+def _answer(status: int, retry_after: str | None, content: bytes) -> GoogleAnswer:
     body: Any = None
     with suppress(ValueError):
         body = json.loads(content)
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
-    return Answer(status, body if isinstance(body, dict) else {}, seconds)
+    return GoogleAnswer(status, body if isinstance(body, dict) else {}, seconds)
 
 
-def _batch_body(requests: Sequence[Request]) -> bytes:
+def _batch_body(requests: Sequence[GoogleRequest]) -> bytes:
     parts: list[str] = []
     for place, request in enumerate(requests):
         envelope = f"--{_BOUNDARY}\r\nContent-Type: application/http\r\nContent-ID: <{place}>\r\n\r\n"
@@ -229,7 +231,7 @@ def _batch_body(requests: Sequence[Request]) -> bytes:
     return f"{''.join(parts)}--{_BOUNDARY}--\r\n".encode("ascii")
 
 
-def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, Answer]]:
+def _batch_answers(content_type: str, content: bytes) -> Iterator[tuple[int, GoogleAnswer]]:
     """Each part answers the request whose Content-ID it repeats, in any order."""
     boundary = re.search(r'boundary="?([^";\s]+)', content_type)
     if boundary is None:

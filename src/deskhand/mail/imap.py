@@ -151,7 +151,7 @@ class ImapMailbox:
         uidvalidity, uidnext = await self._read(ImapSession.inbox)
         return f"{uidvalidity}:{uidnext}"
 
-    async def arrived(self, cursor: str) -> Arrived | None:
+    async def find_arrived(self, cursor: str) -> Arrived | None:
         def work(session: ImapSession) -> Arrived | None:
             uidvalidity, uidnext = session.inbox()
             known, _, first = cursor.partition(":")

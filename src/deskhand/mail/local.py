@@ -135,7 +135,7 @@ class LocalMailbox:
     async def position(self) -> str:
         return str(await self._read(_last_arrival))
 
-    async def arrived(self, cursor: str) -> Arrived | None:
+    async def find_arrived(self, cursor: str) -> Arrived | None:
         if not cursor.isdecimal():
             return None
         return await self._read(_arrivals_after, int(cursor))

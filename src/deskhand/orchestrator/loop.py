@@ -1,4 +1,7 @@
-"""The orchestrator: looks for mail, works through the steps, heeds the person's files, and says how it stands."""
+"""The orchestrator: looks for mail, works through the steps, heeds the person's files, and says how it stands.
+
+Without a vault it only goes on with what the person has approved: mail, files and notes are another worker's.
+"""
 
 import asyncio
 import logging
@@ -6,7 +9,7 @@ import random
 import secrets
 import shlex
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -16,6 +19,7 @@ from deskhand import config
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import BadConfig, DeskError, Internal
+from deskhand.gate.requests import Request
 from deskhand.orchestrator import files, mails, replies, status, steps, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
@@ -33,12 +37,14 @@ GLANCE = 0.5
 ADOPT_EVERY = 60
 WAIT = 30.0
 PUBLISH_EVERY = 10.0
+_WATCHED = ("Drafts", "Approved", "Rejected")
 _OWN_SERVER = [sys.executable, "-m", "deskhand", "mcp", "gmail"]
 
 
 class Orchestrator:
     def __init__(self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random) -> None:
         self._desk = desk
+        self._has_vault = desk.settings.vault_path is not None
         self._workers = workers
         self._chance = chance
         self._lease = timedelta(seconds=desk.settings.lease_seconds)
@@ -59,6 +65,9 @@ class Orchestrator:
         environment, now = config.copy_environment(), self._desk.now
         return MCPClient("gmail", command, settings.vault, environment=environment, token=token, now=now)
 
+    def _open_gmail(self) -> "MCPClient":
+        return self._gmail
+
     async def close(self) -> None:
         if "_gmail" in self.__dict__:
             await self._gmail.close()
@@ -68,17 +77,19 @@ class Orchestrator:
     async def once(self) -> None:
         """One pass over all that waits, backoff or not."""
         started = self._desk.now()
-        await self._look()
-        await self._desk.cards.perform_due()
-        await replies.scan(self._desk)
+        self._say_what_it_does()
+        if self._has_vault:
+            await self._look()
+        await replies.look_around(self._desk)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
-        await status.publish(self._desk, self._health, always=True)
+        await self._publish_last()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; what was begun then is brought to its end."""
-        loops = [asyncio.create_task(each) for each in (self._watch(), self._heed(), self._publish())]
+        self._say_what_it_does()
+        loops = [asyncio.create_task(each) for each in self._loops()]
         for each in loops:
             each.add_done_callback(lambda _: stop.set())  # one that ends has failed, and nobody should work on blindly
         try:
@@ -88,9 +99,21 @@ class Orchestrator:
             for each in loops:
                 each.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
-        await status.publish(self._desk, self._health, always=True)
+        await self._publish_last()
         for each in failed:
             each.result()
+
+    def _loops(self) -> list[Coroutine[Any, Any, None]]:
+        """What goes on beside the work itself."""
+        if not self._has_vault:
+            return [self._look_around()]
+        return [self._watch(), self._listen(), self._publish()]
+
+    def _say_what_it_does(self) -> None:
+        if self._has_vault:
+            log.info("started", extra={"work": "mail, drafts, and sending what is approved"})
+        else:
+            log.info("started", extra={"work": "sending what is approved; for mail and drafts set VAULT_PATH"})
 
     # Mail.
 
@@ -126,30 +149,34 @@ class Orchestrator:
 
     # The person's files.
 
-    async def _heed(self) -> None:
+    async def _listen(self) -> None:
         seen: tuple[int, ...] | None = None
         glances = 0
         while True:
-            await self._guarded(self._act_on_holds, "holds")
-            found = tuple(files.stamp(self._desk.settings.vault, folder) for folder in replies.WATCHED)
+            found = tuple(files.stamp(self._desk.settings.vault, folder) for folder in _WATCHED)
             if found != seen or glances * GLANCE >= ADOPT_EVERY:
-                seen, glances = found, 0
-                await self._guarded(lambda: replies.scan(self._desk), "scan")
+                seen = found
+                glances = 0
+                await self._try(lambda: replies.look_around(self._desk), "vault")
                 self._bell.set()
             glances += 1
             await asyncio.sleep(GLANCE)
 
-    async def _act_on_holds(self) -> None:
-        due = await self._desk.cards.next_due()
-        if due is not None and due <= self._desk.now():
-            await self._desk.cards.perform_due()
+    async def _look_around(self) -> None:
+        while True:
+            await self._try(lambda: replies.look_around(self._desk), "database")
+            await asyncio.sleep(ADOPT_EVERY)
+
+    async def _publish_last(self) -> None:
+        if self._has_vault:
+            await status.publish(self._desk, self._health, always=True)
 
     async def _publish(self) -> None:
         while True:
-            await self._guarded(lambda: status.publish(self._desk, self._health), "publish")
+            await self._try(lambda: status.publish(self._desk, self._health), "publish")
             await asyncio.sleep(PUBLISH_EVERY)
 
-    async def _guarded(self, work: Callable[[], Awaitable[None]], name: str) -> None:
+    async def _try(self, work: Callable[[], Awaitable[None]], name: str) -> None:
         """What goes wrong here goes wrong visibly and is tried again at the next turn."""
         try:
             await work()
@@ -162,8 +189,8 @@ class Orchestrator:
     # The steps.
 
     async def _work_through(self, started: datetime) -> None:
-        while (step := await self._claim(started)) is not None:
-            await self._take(step)
+        while (work := await self._claim(started)) is not None:
+            await self._take(work)
 
     async def _work_until(self, stop: asyncio.Event) -> None:
         free = asyncio.Semaphore(self._workers)
@@ -171,19 +198,20 @@ class Orchestrator:
         async with asyncio.TaskGroup() as group:
             while not stop.is_set():
                 await free.acquire()
-                step = await self._due()
-                if step is not None:
-                    group.create_task(self._take(step)).add_done_callback(lambda _: free.release())
+                work = await self._due()
+                if work is not None:
+                    group.create_task(self._take(work)).add_done_callback(lambda _: free.release())
                     continue
                 free.release()
                 self._bell.clear()
                 ringing = asyncio.create_task(self._bell.wait())
-                await asyncio.wait([ringing, ending], timeout=TICK, return_when=asyncio.FIRST_COMPLETED)
+                wait = await self._time_to_next()
+                await asyncio.wait([ringing, ending], timeout=wait, return_when=asyncio.FIRST_COMPLETED)
                 ringing.cancel()
 
-    async def _due(self) -> Step | None:
+    async def _due(self) -> Step | Request | None:
         try:
-            if not await self._desk.store.read(lambda tx: steps.waits(tx, self._desk.now())):
+            if not await self._is_any_due(self._desk.now()):
                 return None
             return await self._claim(None)
         except DeskError as error:
@@ -191,27 +219,57 @@ class Orchestrator:
             log.warning("database_unavailable", extra={"why": error.message})
             return None
 
-    async def _claim(self, untried_since: datetime | None) -> Step | None:
-        now = self._desk.now()
-        return await self._desk.store.write(lambda tx: steps.claim(tx, now, self._lease, untried_since))
+    async def _is_any_due(self, now: datetime) -> bool:
+        due = await self._desk.gate.next_due()
+        if due is not None and due <= now:
+            return True
+        return self._has_vault and await self._desk.store.read(steps.is_any_due, now)
 
-    async def _take(self, step: Step) -> None:
-        """The one seam: a step that fails, however it fails, leaves its reason in its row and comes back."""
-        async with Held(self._desk.store, step, self._lease, self._desk.now) as held:
-            try:
-                match step.kind:
-                    case "mail":
-                        await mails.advance(self._desk, self._triage, held)
-                    case "send":
-                        await replies.send(self._desk, self._gmail, held)
-            except LeaseLost:
-                log.warning("lease_lost", extra={"step": step.key})
-            except DeskError as error:
-                await self._postpone(held, error)
-            except Exception:
-                reference = secrets.token_hex(4)
-                log.exception("crash", extra={"step": step.key, "reference": reference})
-                await self._postpone(held, Internal("an unexpected error", reference=reference))
+    async def _time_to_next(self) -> float:
+        """Until a hold ends, but never longer than a tick."""
+        with suppress(DeskError):
+            due = await self._desk.gate.next_due()
+            if due is not None:
+                return min(TICK, max(0.01, (due - self._desk.now()).total_seconds()))
+        return TICK
+
+    async def _claim(self, untried_since: datetime | None) -> Step | Request | None:
+        """What the person approved comes before what arrived."""
+        request = await self._desk.gate.take_due(untried_since)
+        if request is not None or not self._has_vault:
+            return request
+        now = self._desk.now()
+        return await self._desk.store.write(steps.claim, now, self._lease, untried_since)
+
+    async def _take(self, work: Step | Request) -> None:
+        match work:
+            case Step():
+                async with Held(self._desk.store, work, self._lease, self._desk.now) as held:
+                    error = await self._attempt(mails.advance(self._desk, self._triage, held), work.key)
+                    if error is not None:
+                        await self._postpone(held, error)
+            case Request():
+                # One that fails comes back when its turn does, and somebody looks how far it came.
+                sending = self._desk.gate.go_on(work, self._send)
+                if (error := await self._attempt(sending, work.id)) is not None:
+                    log.warning("send_postponed", extra={"request": work.id, "why": error.message})
+
+    async def _send(self, request: Request) -> None:
+        await replies.send(self._desk, self._open_gmail, request)
+
+    async def _attempt(self, work: Awaitable[object], name: str) -> DeskError | None:
+        """The one seam of what runs here: whatever goes wrong becomes an error that can be kept in a row."""
+        try:
+            await work
+        except LeaseLost:
+            log.warning("lease_lost", extra={"step": name})
+        except DeskError as error:
+            return error
+        except Exception:
+            reference = secrets.token_hex(4)
+            log.exception("crash", extra={"step": name, "reference": reference})
+            return Internal("an unexpected error", reference=reference)
+        return None
 
     async def _postpone(self, held: Held, error: DeskError) -> None:
         step = held.step
@@ -222,7 +280,4 @@ class Orchestrator:
         again = self._desk.now() + wait
         log.warning("step_failed", extra={"step": step.key, "code": error.code, "why": error.message})
         with suppress(LeaseLost, DeskError):
-            await held.later(f"{error.code}: {error.message}", again)
-        if step.kind == "send":
-            with suppress(OSError, DeskError):
-                await replies.explain(self._desk, step, error, iso(again))
+            await held.postpone(f"{error.code}: {error.message}", again)

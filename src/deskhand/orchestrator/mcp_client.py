@@ -1,4 +1,4 @@
-"""Seed 000's MCPClient: a kept connection to an MCP server, restarted when it died, with the fallback protocol."""
+"""The contract's MCPClient: a kept connection to an MCP server, restarted when it died, with the fallback protocol."""
 
 import asyncio
 import json
@@ -77,7 +77,7 @@ class MCPClient:
         returns stands under `fallback`, beside the error, so that nobody can take it for the tool's own answer.
         A tool that answers with an error raises it."""
         try:
-            result = await self._called(tool_name, arguments)
+            result = await self._call(tool_name, arguments)
         except Unavailable as error:
             await asyncio.to_thread(self._log, tool_name, error)
             if fallback is None:
@@ -96,8 +96,8 @@ class MCPClient:
         async with self._turn:
             await self._drop()
 
-    async def _called(self, tool_name: str, arguments: dict[str, Any]) -> CallToolResult:
-        client = await self._connected()
+    async def _call(self, tool_name: str, arguments: dict[str, Any]) -> CallToolResult:
+        client = await self._connect()
         try:
             with anyio.fail_after(self._seconds):
                 return await client.call_tool(tool_name, arguments)
@@ -111,7 +111,7 @@ class MCPClient:
                 f"the {self.server_name} server broke off", reason=type(error).__name__, hint="it is started anew"
             ) from error
 
-    async def _connected(self) -> Client:
+    async def _connect(self) -> Client:
         async with self._turn:
             if self._client is None or self._owner is None or self._owner.done():
                 await self._drop()
@@ -192,7 +192,7 @@ _ERRORS: dict[str, type[DeskError]] = {
 
 
 def _error(result: CallToolResult) -> DeskError:
-    """The desk's own error again, from seed 000's wire form."""
+    """The desk's own error again, from the wire form of the Gmail server's contract."""
     text = "".join(getattr(block, "text", "") for block in result.content)
     try:
         form = json.loads(text)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from deskhand.config import Settings
 from deskhand.errors import AuthRequired, BadConfig, RateLimited, TimedOut, Unavailable, printable
-from deskhand.orchestrator.triage import Decision, Letter, as_data, restrained, undecided
+from deskhand.orchestrator.triage import Decision, MailToDecide, as_data, give_up, restrain
 
 TRIES = 3
 _TIMEOUT = httpx2.Timeout(60, connect=10)
@@ -58,18 +58,18 @@ class Model:
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def decide(self, letter: Letter) -> Decision:
+    async def decide(self, letter: MailToDecide) -> Decision:
         messages: Messages = [{"role": "user", "content": json.dumps(as_data(letter), ensure_ascii=False)}]
         problem = ""
         for _ in range(TRIES):
             said = await self._ask(messages, letter.words)
             try:
-                return restrained(_decision(said), letter.mail)
+                return restrain(_decision(said), letter.mail)
             except ValueError as error:
                 problem = _in_words(error)
             correction = f"That was no valid decision: {problem}. Answer again, with one JSON object and nothing else."
             messages += [{"role": "assistant", "content": said or "(nothing)"}, {"role": "user", "content": correction}]
-        return undecided(problem)
+        return give_up(problem)
 
     async def _ask(self, messages: Messages, words: str | None) -> str:
         """The text of the model's answer; empty where it gave none."""

@@ -1,251 +1,146 @@
-"""What the person approved or rejected: found in the vault, sent through the Gmail server, and settled.
-
-That a mail was sent is read from the gate's ledger, never from an answer: a lost answer is no failure, and no fallback
-can be taken for a send.
-"""
+"""What the person approved leaves, and what they decided about a draft is told in the note of the mail it answers."""
 
 import asyncio
-from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
 
 from deskhand.app import Desk
 from deskhand.audit import vault_log
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, OutcomeUnknown, RateLimited, SendFailed
-from deskhand.gate import DevMode, Failed, Limited, Released, drafts, ledger
+from deskhand.errors import Denied, DeskError, SendFailed
+from deskhand.gate import DevMode, later, ledger
 from deskhand.gate.actions import Action
-from deskhand.gate.approvals import Found
-from deskhand.gate.ledger import Row
-from deskhand.orchestrator import files, mails, steps
-from deskhand.orchestrator.steps import Held, Step
+from deskhand.gate.requests import Request, draft_file_name
+from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
 
 if TYPE_CHECKING:
     from deskhand.orchestrator.mcp_client import MCPClient
 
-WATCHED = ("Approved", "Rejected")
-_REOPENED: tuple[steps.State, ...] = ("withdrawn", "unknown")
-"""What rests until the person puts its file into Approved/ again: also to say once more, where nobody knows."""
+log = logging.getLogger("deskhand.replies")
+
+_MANY = 1000
 
 
-async def scan(desk: Desk) -> None:
-    """A step for everything in Approved/ that the desk may send, and the person's no to what was drafted."""
-    offers = await asyncio.to_thread(_offers, desk)
-
-    def offer(tx: Transaction) -> None:
-        for name, data in offers:
-            _offer(desk, name, data, tx)
-        _adopt(desk, tx)
-
-    await desk.store.write(offer)
-    await _heed_rejections(desk)
+async def look_around(desk: Desk) -> None:
+    """Take up what the person did in the vault, and put every file and note where it belongs."""
+    if not desk.settings.dev_mode:
+        await desk.store.write(ledger.wake_rested, desk.now())
+    await desk.door.hear_all()
+    await desk.door.follow_all()
+    await settle_all(desk)
 
 
-def _offers(desk: Desk) -> list[tuple[str, dict[str, Any]]]:
-    """The name and the data of a step for each file in Approved/ that may release a mail."""
-    made: list[tuple[str, dict[str, Any]]] = []
-    for found in desk.approvals.files("Approved"):
-        action_id = found.properties.get("action_id")
-        if found.is_draft:
-            named = _named(desk, found)
-            made.append((named, {"draft_id": named, "file": found.name}))
-        elif isinstance(action_id, str) and "seal" in found.properties:
-            made.append((action_id, {"action_id": action_id}))
-    return made
-
-
-def _named(desk: Desk, found: Found) -> str:
-    """A draft that a person wrote gets a name of its own, so that it is known again when it is edited."""
-    draft_id = found.properties.get("draft_id")
-    if drafts.is_id(draft_id):
-        return str(draft_id)
-    made = f"{drafts.PREFIX}{sha256(found.text.encode()).hexdigest()[:16]}"
-    desk.approvals.mark(found, {"draft_id": made})
-    return made
-
-
-def _offer(desk: Desk, name: str, data: dict[str, Any], tx: Transaction) -> None:
-    if not steps.add(tx, "send", name, "approved", data, desk.now()):
-        among = _REOPENED if desk.settings.dev_mode else (*_REOPENED, "dev_mode")
-        steps.wake(tx, f"send:{name}", "approved", among, data, desk.now())
-
-
-def _adopt(desk: Desk, tx: Transaction) -> None:
-    """Sends of servers that died in the middle: their lease is over, so somebody must look what became of them."""
-    for row in ledger.listed(tx, ("sending",), 100):
-        if row.lease is not None and row.lease <= desk.now() and row.decided_by != ledger.BY_DRAFT:
-            _offer(desk, row.id, {"action_id": row.id}, tx)
-
-
-async def _heed_rejections(desk: Desk) -> None:
-    rejected = set(await asyncio.to_thread(files.names, desk.settings.vault, "Rejected"))
-    if not rejected:
-        return
-    waiting = await desk.store.read(lambda tx: steps.in_states(tx, "mail", ("drafted",), 100_000))
-    for step in waiting:
-        if mails.draft_name(step.data) in rejected:
-            await _rejected(desk, step)
-
-
-async def _rejected(desk: Desk, step: Step) -> None:
-    root, draft, name = desk.settings.vault, mails.draft_name(step.data), step.data["note"]
-    reason = await asyncio.to_thread(_reason, desk, draft)
-    if await asyncio.to_thread(files.where, root, name) == files.NEEDS_ACTION:
-        marks = {"status": "rejected", "rejected_reason": reason}
-        await asyncio.to_thread(files.mark, root, files.NEEDS_ACTION, name, marks)
-
-    def remember(tx: Transaction) -> None:
-        steps.correct(tx, step.data["draft_id"], "rejected", step.data["sender"], reason, desk.now())
-        known = drafts.proposed(tx, step.data["draft_id"])
-        if known is not None and known.words is not None:
-            # The words come from the row, which no tool can write; what a file says may be anybody's.
-            steps.wake(tx, step.key, "arrived", ("drafted",), step.data | {"words": known.words}, desk.now())
-        else:
-            steps.become(tx, step.key, "rejected", ("drafted",))
-
-    await desk.store.write(remember)
-
-
-def _reason(desk: Desk, draft: str) -> str:
-    try:
-        given = files.read(desk.settings.vault, "Rejected", draft).frontmatter.get("rejected_reason")
-    except (OSError, ValueError, DeskError):
-        given = None
-    return str(given) if given else "no reason was given"
-
-
-# Sending.
-
-
-async def send(desk: Desk, gmail: "MCPClient", held: Held) -> None:
-    if "action_id" in held.step.data:
-        await _release(desk, held)
+async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Request) -> None:
+    """A draft leaves through the Gmail server, as its contract says; everything else through the gate itself."""
+    if request.origin == "draft" and request.token is None and desk.settings.vault_path is not None:
+        await _send_draft(desk, open_gmail(), request)
     else:
-        await _send_draft(desk, gmail, held)
+        await desk.gate.release(request.id, "orchestrator", partial(_announce, desk))
+    await settle_all(desk)
 
 
-async def _send_draft(desk: Desk, gmail: "MCPClient", held: Held) -> None:
-    draft_id = held.step.data["draft_id"]
-    if await _settled(desk, held, draft_id):
-        return
-    found = await asyncio.to_thread(_approved, desk, held.step.data)
-    row = await _row(desk, draft_id)
-    if found is None and (row is None or row.state != "sending"):
-        await held.rest("withdrawn", "it is no longer in Approved/")
-        return
-    if found is not None:
-        draft = drafts.read(found)
-        await _demand_approval(desk, draft)
-        await held.note("approved", file=found.name, letter=draft.letter)
+def _announce(desk: Desk, leaving: Action) -> None:
+    if desk.settings.vault_path is not None:
+        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
+
+
+async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
+    mail = request.action
+    letter = {
+        "to": mail.to,
+        "subject": mail.subject,
+        "body": mail.body,
+        "reply_to_message_id": mail.reply_to_message_id,
+    }
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
-        await gmail.call_tool("send_email", held.step.data["letter"])
+        await gmail.call_tool("send_email", letter)
     except Denied as error:
         if error.details.get("reason") == "dev_mode":
-            await held.rest("dev_mode")
+            await later.postpone(desk.store, request, DevMode(), desk.now())
             return
         failure = error
     except DeskError as error:
         failure = error
-    if not await _settled(desk, held, draft_id):
-        raise failure
+    # That a mail was sent is read from the ledger, never from an answer: a lost answer is no failure.
+    after = await desk.gate.find(request.id)
+    if after.state == "approved":
+        again = await later.fail(desk.store, after, failure, desk.now())
+        said = f"{failure.code}: {failure.message}"
+        marks = {"last_error": said, "attempts": after.attempts + 1, "next_try": iso(again)}
+        await desk.door.explain(after, marks)
 
 
-async def _demand_approval(desk: Desk, draft: drafts.ApprovedDraft) -> None:
-    """With sealed approvals a file that was merely moved is no yes."""
-    if desk.settings.approvals == "any":
-        return
-    known = await desk.store.read(lambda tx: drafts.proposed(tx, draft.draft_id))
-    if known is None or known.approved != draft.digest:
-        hint = f"run `deskhand approve {draft.draft_id}`"
-        raise Denied(f"approvals are sealed here, and nobody approved exactly this text; {hint}", reason="no_approval")
+# The note of the mail that a draft answers.
 
 
-def _approved(desk: Desk, data: dict[str, Any]) -> Found | None:
-    """The draft's file in Approved/, under whatever name."""
-    named = desk.approvals.read("Approved", data["file"])
-    if named is not None and named.properties.get("draft_id") == data["draft_id"]:
-        return named
-    others = desk.approvals.files("Approved")
-    return next((each for each in others if each.properties.get("draft_id") == data["draft_id"]), None)
+async def settle_all(desk: Desk) -> None:
+    if desk.settings.vault_path is None:
+        return  # the notes are in the vault of another worker, who looks around too
+    for request in await desk.store.read(ledger.find_unsettled, _MANY):
+        try:
+            await _settle(desk, request)
+        except (DeskError, OSError) as error:  # this note is tried again at the next look; the others need not wait
+            log.warning("not_settled", extra={"request": request.id, "why": str(error)})
 
 
-async def _row(desk: Desk, draft_id: str) -> Row | None:
-    def look(tx: Transaction) -> Row | None:
-        action_id = drafts.released(tx, draft_id)
-        return ledger.by_id(tx, action_id) if action_id else None
-
-    return await desk.store.read(look)
-
-
-async def _settled(desk: Desk, held: Held, draft_id: str) -> bool:
-    """Whether the ledger says how it ended; if so, so do the notes."""
-    row = await _row(desk, draft_id)
-    match row.state if row else None:
-        case "sent" if row:
-            await desk.gate.tidy()
-            await _answered(desk, draft_id, row)
-            await held.rest("sent")
-        case "unknown" | "rejected" if row:
-            await desk.gate.tidy()
-            await held.rest("unknown", f"nobody knows whether it left; Pending_Approval/{row.file} asks you")
-        case _:
-            return False
-    return True
-
-
-async def _answered(desk: Desk, draft_id: str, row: Row) -> None:
-    """Both notes lie in Done with the provider's ids, and an edit is remembered for the next draft."""
-    known = await desk.store.read(lambda tx: drafts.proposed(tx, draft_id))
-    if known is None:
-        return
-    step = await desk.store.read(lambda tx: steps.find(tx, known.mail))
-    if step is not None:
-        root, name = desk.settings.vault, step.data["note"]
-        marks = {"status": "done", "reply_message_id": row.message_id, "reply_thread_id": row.thread_id}
-        marks |= {"answered_at": iso(desk.now()), "draft_path": f"{files.DONE}/{mails.draft_name(step.data)}"}
-        if await asyncio.to_thread(files.where, root, name) == files.NEEDS_ACTION:
-            await asyncio.to_thread(files.mark, root, files.NEEDS_ACTION, name, marks)
-            await asyncio.to_thread(files.move, root, name, files.NEEDS_ACTION, files.DONE)
+async def _settle(desk: Desk, request: Request) -> None:
+    step = None
+    if request.mail is not None:
+        key = request.mail
+        step = await desk.store.read(steps.find, key)
+    if step is not None and step.state == "decided":
+        return  # somebody is filing this mail now; it is settled at the next look
+    if step is not None and step.data.note is not None:
+        with suppress(FileNotFoundError):  # another one who settles it has just moved the note
+            await asyncio.to_thread(_mark_note, desk, request, step.data.note)
 
     def remember(tx: Transaction) -> None:
-        steps.become(tx, known.mail, "answered", ("drafted", "rejected"))
-        if row.difference:
-            steps.correct(tx, draft_id, "edited", known.sender, row.difference[:4000], desk.now())
+        if step is not None:
+            _finish_step(desk, tx, request, step)
+        ledger.mark_settled(tx, request.id)
 
     await desk.store.write(remember)
 
 
-async def _release(desk: Desk, held: Held) -> None:
-    """A sealed request that the person approved: it needs no second call of whoever asked."""
-    action_id = held.step.data["action_id"]
-
-    def announce(leaving: Action) -> None:
-        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
-
-    match await desk.gate.release(action_id, "orchestrator", announce):
-        case Released():
-            draft_id = await desk.store.read(lambda tx: drafts.behind(tx, action_id))
-            if draft_id is not None:  # it was unclear whether the draft had left, and the person said: once more
-                await _answered(desk, draft_id, await desk.gate.find(action_id))
-            await held.rest("sent")
-        case DevMode():
-            await held.rest("dev_mode")
-        case Limited(limits, wait):
-            seconds = max(1, round(wait.total_seconds()))
-            raise RateLimited(f"{limits.most} mails have left in this window", retry_after_seconds=seconds)
-        case Failed(OutcomeUnknown() as error) if error.details.get("reason") == "unknown":
-            await held.rest("unknown", error.message)
-        case Failed(Denied() as error) if error.details.get("reason") == "no_approval":
-            row = await desk.gate.find(action_id)
-            await held.rest("sent" if row.state == "sent" else "withdrawn", f"the request is {row.state}")
-        case Failed(error):
-            raise error
+def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step) -> None:
+    """The mail is answered or left alone, and what the person changed is remembered for the next draft."""
+    sender = request.sender or step.data.sender
+    if request.state == "sent":
+        steps.become(tx, step.key, "answered", ("drafted", "rejected"))
+        if request.difference:
+            steps.correct(tx, request.id, "edited", sender, request.difference[:4000], desk.now())
+        return
+    steps.correct(tx, request.id, "rejected", sender, _reason(request), desk.now())
+    if request.words is None:
+        steps.become(tx, step.key, "rejected", ("drafted",))
+    else:
+        data = step.data.model_copy(update={"words": request.words})
+        steps.wake(tx, step, data, ("drafted",), desk.now())
 
 
-async def explain(desk: Desk, step: Step, error: DeskError, again: str) -> None:
-    """The reason in the note that stays in Approved."""
-    found = await asyncio.to_thread(_approved, desk, step.data) if "draft_id" in step.data else None
-    if found is not None:
-        marks = {"last_error": f"{error.code}: {error.message}", "attempts": step.attempts + 1, "next_try": again}
-        await asyncio.to_thread(desk.approvals.mark, found, marks)
+def _mark_note(desk: Desk, request: Request, name: str) -> None:
+    root = desk.settings.vault
+    if files.where(root, name) != files.NEEDS_ACTION:
+        return
+    if request.state == "rejected":
+        marks = {"status": "rejected", "rejected_reason": _reason(request)}
+        files.mark(root, files.NEEDS_ACTION, name, marks)
+        return
+    done = {
+        "status": "done",
+        "reply_message_id": request.message_id,
+        "reply_thread_id": request.thread_id,
+        "answered_at": iso(desk.now()),
+        "draft_path": f"{files.DONE}/{draft_file_name(request.id)}",
+    }
+    files.mark(root, files.NEEDS_ACTION, name, done)
+    files.move(root, name, files.NEEDS_ACTION, files.DONE)
+
+
+def _reason(request: Request) -> str:
+    return request.note or "no reason was given"

@@ -8,11 +8,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from deskhand import clock
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
+from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
 from deskhand.notes.folders import WORKFLOW
 from deskhand.orchestrator import files, steps
@@ -25,7 +25,7 @@ _DASHBOARD = "dashboard"
 _REFRESH = timedelta(seconds=5)
 
 
-class Waiting(BaseModel):
+class WaitingLine(BaseModel):
     id: str
     what: str
     since: str
@@ -43,7 +43,7 @@ class Status(BaseModel):
     folders: dict[str, int]
     mails: dict[str, int]
     sends: dict[str, int]
-    waiting: list[Waiting]
+    waiting: list[WaitingLine]
     waiting_total: int
     errors: list[Trouble]
     health: dict[str, Any]
@@ -51,34 +51,27 @@ class Status(BaseModel):
 
 async def facts(desk: Desk) -> Status:
     """From the rows and the folders' names alone: a thousand that wait cost one small query."""
-    root, now = desk.settings.vault, desk.now()
+    root = desk.settings.vault
+    now = desk.now()
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
+    waiting, _ = await desk.waiting.requests(limit=SHOWN)
+    waiting_total = len(await desk.waiting.ids())
 
     def ask(tx: Transaction) -> Status:
-        requests = [
-            _waiting(row.id, f"{row.action.kind} to {row.action.to}: {row.action.subject}", row.created, now)
-            for row in ledger.listed(tx, ("waiting", "unknown"), SHOWN)
-        ]
-        drafted = [
-            _waiting(step.data["draft_id"], f"draft to {step.data['letter']['to']}", clock.from_ms(step.created), now)
-            for step in steps.in_states(tx, "mail", ("drafted",), SHOWN)
-        ]
-        counts = {kind: _counts(tx, kind) for kind in ("mail", "send")}
-        (asked,) = tx.one("SELECT count(*) FROM actions WHERE state IN ('waiting', 'unknown')") or (0,)
         return Status(
             folders=folders,
-            mails=counts["mail"],
-            sends=counts["send"],
-            waiting=sorted(requests + drafted, key=lambda each: each.since)[:SHOWN],
-            waiting_total=asked + counts["mail"].get("drafted", 0),
+            mails=steps.count_states(tx),
+            sends=ledger.count_states(tx),
+            waiting=[_waiting(request, now) for request in waiting if request.state in ("waiting", "unknown")],
+            waiting_total=waiting_total,
             errors=_troubles(tx),
-            health=kept(root),
+            health=read_state(root),
         )
 
     return await desk.store.read(ask)
 
 
-def kept(root: Path) -> dict[str, Any]:
+def read_state(root: Path) -> dict[str, Any]:
     """What the orchestrator wrote about itself last."""
     try:
         found = json.loads((root / "Logs" / STATE_FILE).read_text(encoding="utf-8"))
@@ -88,14 +81,14 @@ def kept(root: Path) -> dict[str, Any]:
 
 
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
-    """The seed's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
+    """The contract's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
     now = desk.now()
-    if not await desk.store.write(lambda tx: _my_turn(tx, now)) and not always:
+    if not await desk.store.write(_my_turn, now) and not always:
         return
     root = desk.settings.vault
     try:
         mailbox = await mailbox_name(desk)
-        place = await desk.store.read(lambda tx: steps.cursor(tx, mailbox))
+        place = await desk.store.read(steps.cursor, mailbox)
     except DeskError:  # the state says that the mailbox does not answer; that is what it is for
         mailbox, place = desk.settings.mail, None
     state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
@@ -116,7 +109,7 @@ def page(status: Status, now: datetime) -> str:
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
-        "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        "## WaitingLine for you\n\n" + ("\n".join(lines) or "Nothing waits."),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
     ]
@@ -136,19 +129,22 @@ def _plain(text: str) -> str:
     return text.replace("[[", "[ [").replace("![", "! [").replace("](", "] (").replace("<", "&lt;")
 
 
-def _waiting(name: str, what: str, since: datetime, now: datetime) -> Waiting:
-    return Waiting(id=name, what=what, since=iso(since), age_seconds=max(0, round((now - since).total_seconds())))
-
-
-def _counts(tx: Transaction, kind: str) -> dict[str, int]:
-    return dict(tx.all("SELECT state, count(*) FROM steps WHERE kind = ? GROUP BY state ORDER BY state", kind))
+def _waiting(request: Request, now: datetime) -> WaitingLine:
+    action = request.action
+    what = f"{action.kind} to {action.to}: {action.subject}"
+    if request.origin == "draft":
+        what = f"draft to {action.to}"
+    age = max(0, round((now - request.created).total_seconds()))
+    return WaitingLine(id=request.id, what=what, since=iso(request.created), age_seconds=age)
 
 
 def _troubles(tx: Transaction) -> list[Trouble]:
-    rows = tx.all(
-        "SELECT key, state, error, attempts FROM steps WHERE error IS NOT NULL ORDER BY tried DESC LIMIT ?", SHOWN
-    )
-    return [Trouble(what=key, state=state, error=error, attempts=attempts) for key, state, error, attempts in rows]
+    mails = [(step.key, step.state, step.error, step.attempts) for step in steps.troubles(tx, SHOWN)]
+    sends = [(f"send:{each.id}", each.state, each.error, each.attempts) for each in ledger.troubles(tx, SHOWN)]
+    return [
+        Trouble(what=what, state=state, error=error or "", attempts=attempts)
+        for what, state, error, attempts in [*sends, *mails][:SHOWN]
+    ]
 
 
 def _my_turn(tx: Transaction, now: datetime) -> bool:

@@ -1,51 +1,60 @@
-"""What is to be done, one row each: a unique key, a lease, when it is due, and what became of it.
+"""What is to be done with each mail, one row: a unique key, a lease, when it is due, and what became of it.
 
-    mail:   arrived ─► decided ─► archived | needs_info | delegated | drafted ─► answered | rejected
-    send:   approved ─► sent | unknown | withdrawn
-                └─► dev_mode
+    arrived ─► decided ─► archived | needs_info | delegated | drafted ─► answered | rejected
 
 A row without `due` rests. A worker claims a due row by its lease and keeps the lease alive; of any number of workers
-one has it, and when that one dies another takes over. Every step may be begun again from its start.
+one has it, and when that one dies another takes over. Every step may be begun again from its start. What a person
+approved is no step but a request of the gate.
 """
 
 import asyncio
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self
 
+from pydantic import BaseModel, ConfigDict
+
 from deskhand import clock
 from deskhand.errors import Unavailable
-from deskhand.store import Store, Transaction
+from deskhand.orchestrator.triage import Decision
+from deskhand.store import Row, Store, Transaction
 
-Kind = Literal["mail", "send"]
-State = Literal[
-    "arrived",
-    "decided",
-    "archived",
-    "needs_info",
-    "delegated",
-    "drafted",
-    "answered",
-    "rejected",
-    "approved",
-    "dev_mode",
-    "sent",
-    "unknown",
-    "withdrawn",
-]
+State = Literal["arrived", "decided", "archived", "needs_info", "delegated", "drafted", "answered", "rejected"]
 LONGEST_BACKOFF = timedelta(minutes=15)
-_COLUMNS = "key, kind, state, data, due, lease, tried, attempts, error, created"
+_COLUMNS = "key, state, data, due, lease, tried, attempts, error, created"
+
+
+class MailFacts(BaseModel):
+    """How far the desk has come with one mail."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    message_id: str
+    note: str | None = None
+    """The name of its note."""
+    sender: str = ""
+    decision: Decision | None = None
+    decided_by: str = ""
+    decided_at: str = ""
+    draft_id: str | None = None
+    drafts: int = 0
+    """How many replies were drafted to it so far."""
+    warnings: tuple[str, ...] = ()
+    filed: bool = False
+    """What follows from the decision is in the vault."""
+    proposed: Decision | None = None
+    """What an assistant decided; it is taken up at the next step."""
+    words: str | None = None
+    """How the person wants it answered instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     key: str
-    kind: Kind
     state: State
-    data: dict[str, Any]
+    data: MailFacts
     due: int | None
     lease: int
     tried: int
@@ -54,17 +63,13 @@ class Step:
     created: int
 
 
-def add(tx: Transaction, kind: Kind, name: str, state: State, data: dict[str, Any], now: datetime) -> bool:
-    """Whether it is new: one step for one name, for ever."""
+def add(tx: Transaction, name: str, data: MailFacts, now: datetime) -> bool:
+    """Whether the mail is new: there is one step for each, and never a second one."""
     moment = clock.to_ms(now)
     done = tx.execute(
-        f"INSERT INTO steps ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, 0, 0, 0, NULL, ?) ON CONFLICT DO NOTHING",
-        f"{kind}:{name}",
-        kind,
-        state,
-        json.dumps(data),
-        moment,
-        moment,
+        f"INSERT INTO steps (kind, {_COLUMNS}) VALUES ('mail', ?, 'arrived', ?, ?, 0, 0, 0, NULL, ?)"
+        " ON CONFLICT DO NOTHING",
+        *(f"mail:{name}", data.model_dump_json(), moment, moment),
     )
     return done == 1
 
@@ -74,36 +79,44 @@ def find(tx: Transaction, key: str) -> Step | None:
     return _step(row) if row else None
 
 
-def in_states(tx: Transaction, kind: Kind, states: tuple[State, ...], limit: int) -> list[Step]:
+def in_states(tx: Transaction, states: tuple[State, ...], limit: int) -> list[Step]:
     marks = ", ".join("?" for _ in states)
-    rows = tx.all(
-        f"SELECT {_COLUMNS} FROM steps WHERE kind = ? AND state IN ({marks}) ORDER BY created, key LIMIT ?",
-        kind,
-        *states,
-        limit,
-    )
-    return [_step(row) for row in rows]
+    sql = f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks}) ORDER BY created, key LIMIT ?"
+    return [_step(row) for row in tx.all(sql, *states, limit)]
+
+
+def count_states(tx: Transaction) -> dict[str, int]:
+    return dict(tx.all("SELECT state, count(*) FROM steps WHERE kind = 'mail' GROUP BY state ORDER BY state"))
+
+
+def troubles(tx: Transaction, limit: int) -> list[Step]:
+    """Steps whose last try failed, the latest first."""
+    sql = f"SELECT {_COLUMNS} FROM steps WHERE error IS NOT NULL ORDER BY tried DESC LIMIT ?"
+    return [_step(row) for row in tx.all(sql, limit)]
 
 
 def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datetime | None = None) -> Step | None:
     """A due row that nobody holds; with `untried_since` one that no pass has tried since then, due or not."""
-    moment, until = clock.to_ms(now), clock.to_ms(now + lease)
-    turn, value = ("due <= ?", moment) if untried_since is None else ("tried < ?", clock.to_ms(untried_since))
+    moment = clock.to_ms(now)
+    turn = "due <= ?"
+    value = moment
+    if untried_since is not None:
+        turn = "tried < ?"
+        value = clock.to_ms(untried_since)
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
     row = tx.one(
         f"SELECT {_COLUMNS} FROM steps WHERE due IS NOT NULL AND {turn} AND lease <= ?"
         f" ORDER BY due, key LIMIT 1{locked}",
-        value,
-        moment,
+        *(value, moment),
     )
     if row is None:
         return None
-    step = replace(_step(row), lease=until, tried=moment)
-    tx.execute("UPDATE steps SET lease = ?, tried = ? WHERE key = ?", until, moment, step.key)
+    step = replace(_step(row), lease=clock.to_ms(now + lease), tried=moment)
+    tx.execute("UPDATE steps SET lease = ?, tried = ? WHERE key = ?", step.lease, moment, step.key)
     return step
 
 
-def waits(tx: Transaction, now: datetime) -> bool:
+def is_any_due(tx: Transaction, now: datetime) -> bool:
     """Whether there is anything to claim."""
     moment = clock.to_ms(now)
     return tx.one("SELECT 1 FROM steps WHERE due <= ? AND lease <= ? LIMIT 1", moment, moment) is not None
@@ -116,38 +129,32 @@ def keep(tx: Transaction, step: Step, until: datetime) -> Step | None:
     return replace(step, lease=longer) if done else None
 
 
-def note(tx: Transaction, step: Step, state: State, data: dict[str, Any]) -> bool:
+def note(tx: Transaction, step: Step, state: State, data: MailFacts) -> bool:
     """Write down how far it is and go on holding it; not where the lease was lost."""
     sql = "UPDATE steps SET state = ?, data = ? WHERE key = ? AND lease = ?"
-    return tx.execute(sql, state, json.dumps(data), step.key, step.lease) == 1
+    return tx.execute(sql, state, data.model_dump_json(), step.key, step.lease) == 1
 
 
-def rest(tx: Transaction, step: Step, state: State, data: dict[str, Any], error: str | None = None) -> bool:
+def rest(tx: Transaction, step: Step, state: State, error: str | None = None) -> bool:
     """Nothing more to do until somebody wakes it."""
-    sql = "UPDATE steps SET state = ?, data = ?, due = NULL, lease = 0, error = ? WHERE key = ? AND lease = ?"
-    return tx.execute(sql, state, json.dumps(data), error, step.key, step.lease) == 1
+    sql = "UPDATE steps SET state = ?, due = NULL, lease = 0, error = ? WHERE key = ? AND lease = ?"
+    return tx.execute(sql, state, error, step.key, step.lease) == 1
 
 
-def later(tx: Transaction, step: Step, error: str, at: datetime) -> bool:
+def postpone(tx: Transaction, step: Step, error: str, at: datetime) -> bool:
     """Let go of it; it is due again at that time."""
     sql = "UPDATE steps SET due = ?, lease = 0, attempts = attempts + 1, error = ? WHERE key = ? AND lease = ?"
     return tx.execute(sql, clock.to_ms(at), error, step.key, step.lease) == 1
 
 
-def wake(
-    tx: Transaction, key: str, state: State, among: tuple[State, ...], data: dict[str, Any], now: datetime
-) -> bool:
-    """Begin again with a step that nobody holds and that is in one of these states."""
+def wake(tx: Transaction, step: Step, data: MailFacts, among: tuple[State, ...], now: datetime) -> bool:
+    """Begin again with a mail that nobody holds and that is in one of these states."""
     marks = ", ".join("?" for _ in among)
+    moment = clock.to_ms(now)
     done = tx.execute(
-        f"UPDATE steps SET state = ?, data = ?, due = ?, attempts = 0, error = NULL"
+        "UPDATE steps SET state = 'arrived', data = ?, due = ?, attempts = 0, error = NULL"
         f" WHERE key = ? AND lease <= ? AND state IN ({marks})",
-        state,
-        json.dumps(data),
-        clock.to_ms(now),
-        key,
-        clock.to_ms(now),
-        *among,
+        *(data.model_dump_json(), moment, step.key, moment, *among),
     )
     return done == 1
 
@@ -187,40 +194,40 @@ class Held:
         with suppress(asyncio.CancelledError, Unavailable):
             await self._beating
 
-    async def note(self, state: State, also: Callable[[Transaction], object] | None = None, **data: Any) -> None:
+    async def note(self, state: State, also: Callable[[Transaction], object] | None = None, **changes: Any) -> None:
         """Write down how far it is, together with `also`, and go on."""
-        changed = self.step.data | data
+        data = self.step.data.model_copy(update=changes)
 
         def work(tx: Transaction) -> bool:
             if also is not None:
                 also(tx)
-            return note(tx, self.step, state, changed)
+            return note(tx, self.step, state, data)
 
-        await self._written(work)
-        self.step = replace(self.step, state=state, data=changed)
+        await self._write(work)
+        self.step = replace(self.step, state=state, data=data)
 
     async def rest(self, state: State, error: str | None = None) -> None:
-        await self._written(lambda tx: rest(tx, self.step, state, self.step.data, error))
+        await self._write(lambda tx: rest(tx, self.step, state, error))
 
-    async def later(self, error: str, at: datetime) -> None:
-        await self._written(lambda tx: later(tx, self.step, error, at))
+    async def postpone(self, error: str, at: datetime) -> None:
+        await self._write(lambda tx: postpone(tx, self.step, error, at))
 
-    async def _written(self, work: Callable[[Transaction], bool]) -> None:
+    async def _write(self, work: Callable[[Transaction], bool]) -> None:
+        def work_or_stop(tx: Transaction) -> None:
+            if not work(tx):
+                raise LeaseLost
+
         async with self._turn:
-            await self._store.write(lambda tx: work(tx) or _undo())
+            await self._store.write(work_or_stop)
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(self._lease.total_seconds() / 3)
             async with self._turn:
-                kept = await self._store.write(lambda tx: keep(tx, self.step, self.now() + self._lease))
+                kept = await self._store.write(keep, self.step, self.now() + self._lease)
                 if kept is None:
                     return
                 self.step = replace(self.step, lease=kept.lease)
-
-
-def _undo() -> bool:
-    raise LeaseLost
 
 
 # The watcher's place in the mailbox.
@@ -245,11 +252,7 @@ def advance(tx: Transaction, mailbox: str, old: str | None, new: str) -> bool:
 def correct(tx: Transaction, draft_id: str, kind: str, sender: str, text: str, now: datetime) -> None:
     tx.execute(
         "INSERT INTO corrections (draft_id, kind, sender, text, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
-        draft_id,
-        kind,
-        sender.casefold(),
-        text,
-        clock.to_ms(now),
+        *(draft_id, kind, sender.casefold(), text, clock.to_ms(now)),
     )
 
 
@@ -259,6 +262,6 @@ def corrections(tx: Transaction, sender: str, limit: int = 5) -> list[tuple[str,
     return [(str(kind), str(text)) for kind, text in tx.all(sql, sender.casefold(), limit)]
 
 
-def _step(row: tuple[Any, ...]) -> Step:
-    key, kind, state, data, *rest = row
-    return Step(key, kind, state, json.loads(data), *rest)
+def _step(row: Row) -> Step:
+    key, state, data, *rest = row
+    return Step(key, state, MailFacts.model_validate_json(data), *rest)

@@ -20,18 +20,18 @@ Choice = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 LONGEST_REPLY = 50_000
 
 
-def _said(text: str) -> str:
+def _demand_words(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     return text
 
 
-Words = Annotated[str, AfterValidator(_said), Field(max_length=2000)]
-Reply = Annotated[str, AfterValidator(_said), Field(max_length=LONGEST_REPLY)]
+Words = Annotated[str, AfterValidator(_demand_words), Field(max_length=2000)]
+Reply = Annotated[str, AfterValidator(_demand_words), Field(max_length=LONGEST_REPLY)]
 
 
 class Decision(BaseModel):
-    """Seed 000's triage. There is no field for a recipient: code sets it from the mail's headers."""
+    """The contract's triage. There is no field for a recipient: code sets it from the mail's headers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,7 +52,7 @@ class Decision(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class MailToDecide:
     """All that whoever decides gets to see: one mail, its thread, and what the person corrected before."""
 
     mail: FullMessage
@@ -136,7 +136,7 @@ class Rules(BaseModel):
     )
     rule: tuple[Rule, ...] = (Rule(name="known newsletters", newsletter=True, decision="archive"),)
 
-    def match(self, letter: Letter) -> tuple[str, Decision] | None:
+    def match(self, letter: MailToDecide) -> tuple[str, Decision] | None:
         for rule in self.rule:
             if rule.holds(letter.mail):
                 return f"rule:{rule.name}", _heeding(rule.decide(f"the rule {rule.name!r}"), letter)
@@ -160,7 +160,7 @@ def load_rules(home: Path) -> Rules:
         raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
 
 
-def _heeding(decision: Decision, letter: Letter) -> Decision:
+def _heeding(decision: Decision, letter: MailToDecide) -> Decision:
     """A ready-made reply that the person rejected for this sender is not drafted again."""
     last = next(iter(letter.corrections), None)
     if decision.reply_body is None or last is None or last[0] != "rejected":
@@ -187,7 +187,7 @@ def delicate(mail: FullMessage) -> str | None:
     return next((subject for subject, pattern in _PATTERNS.items() if pattern.search(text)), None)
 
 
-def restrained(decision: Decision, mail: FullMessage) -> Decision:
+def restrain(decision: Decision, mail: FullMessage) -> Decision:
     """What a model may decide by itself: it archives nothing about money, law or security."""
     subject = delicate(mail) if decision.decision == "archive" else None
     if subject is None:
@@ -201,17 +201,17 @@ def _ask(reasoning: str, info_needed: str) -> Decision:
     return Decision(decision="needs_info", confidence=0, reasoning=reasoning[:2000], info_needed=info_needed)
 
 
-def told(words: str) -> Decision:
+def follow_words(words: str) -> Decision:
     """The person said how to answer, and there is no model to write it: no text is invented."""
     return _ask(f"The person said: do it this way: {words}", f"a reply, done this way: {words}"[:2000])
 
 
-def undecided(problem: str) -> Decision:
+def give_up(problem: str) -> Decision:
     """The model could not be brought to a decision: visible, with the reason, for the person."""
     return _ask(f"The model gave no usable decision: {problem}", "your decision; the model gave none")
 
 
-def as_data(letter: Letter) -> dict[str, Any]:
+def as_data(letter: MailToDecide) -> dict[str, Any]:
     """What a model is shown, as JSON: mail text stays inside its strings."""
     mail = letter.mail
     return {

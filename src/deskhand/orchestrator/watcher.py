@@ -10,10 +10,11 @@ from typing import Any
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import DeskError
-from deskhand.gate.approvals import fenced
+from deskhand.gate.files import fenced
 from deskhand.mail import Arrived, FullMessage, MailSummary
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps
+from deskhand.orchestrator.steps import MailFacts
 from deskhand.store import Transaction
 
 FIRST_MOST = 1000
@@ -31,7 +32,7 @@ async def look(desk: Desk) -> int:
     mailbox = await mailbox_name(desk)
     new = 0
     while True:
-        old = await desk.store.read(lambda tx: steps.cursor(tx, mailbox))
+        old = await desk.store.read(steps.cursor, mailbox)
         found = await _since(desk, old)
 
         if old == found.cursor and not found.ids:
@@ -42,11 +43,11 @@ async def look(desk: Desk) -> int:
 def _take(tx: Transaction, *, mailbox: str, old: str | None, found: Arrived, now: datetime) -> int:
     if found.cursor != old and not steps.advance(tx, mailbox, old, found.cursor):
         return 0  # another worker was faster; what it did not see is seen the next time round
-    return sum(steps.add(tx, "mail", f"{mailbox}:{mail}", "arrived", {"message_id": mail}, now) for mail in found.ids)
+    return sum(steps.add(tx, f"{mailbox}:{mail}", MailFacts(message_id=mail), now) for mail in found.ids)
 
 
 async def _since(desk: Desk, cursor: str | None) -> Arrived:
-    found = await desk.mailbox.arrived(cursor) if cursor is not None else None
+    found = await desk.mailbox.find_arrived(cursor) if cursor is not None else None
     if found is not None:
         return found
     # The first run, or the mailbox no longer knows the cursor. The position comes before the search: what arrives

@@ -91,7 +91,7 @@ async def fill(desk: Desk, say: Callable[[str], None]) -> None:
     for task in tasks:
         await desk.tasks.call(desk.settings.user or "", "POST", "/tasks", body=task, key=str(uuid.uuid4()))
     await asyncio.to_thread(_add_agents, desk, agents)
-    await desk.gate.submit(SendEmail(**_read("proposal.toml")), "email_mcp")
+    await desk.gate.propose(SendEmail(**_read("proposal.toml")), "email_mcp")
 
 
 async def _receive(desk: Desk, letters: list[Path]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.setup.messenger import Send, messenger
-from deskhand.store import Bell, Transaction
+from deskhand.store import Bell
 
 log = logging.getLogger("deskhand.notify")
 
@@ -37,10 +37,10 @@ async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
     with desk.store.bell("deskhand", None) as bell:
         while True:
             told = await _round(desk, send, page, told, pace)
-            await _rung(bell, pace)
+            await _wait_for_bell(bell, pace)
 
 
-async def _rung(bell: Bell, pace: Pace) -> None:
+async def _wait_for_bell(bell: Bell, pace: Pace) -> None:
     """Until something may have come in. A file that was put into the vault by hand rings no bell."""
     left = pace.rest
     try:
@@ -54,11 +54,11 @@ async def _rung(bell: Bell, pace: Pace) -> None:
 async def _round(desk: Desk, send: Send, page: str, told: frozenset[str], pace: Pace) -> frozenset[str]:
     """What the person knows of after this round; what woke up again is news again."""
     try:
-        waiting = await _waiting(desk)
+        waiting = await desk.waiting.ids()
         if waiting <= told:
             return told & waiting
         await asyncio.sleep(pace.gather)
-        waiting = await _waiting(desk)
+        waiting = await desk.waiting.ids()
     except DeskError as error:
         log.warning("not_looked", extra={"failure": error.message})
         return told
@@ -80,17 +80,3 @@ def _page(address: str) -> str:
     """The page's front door alone: an address that signs somebody in must not travel."""
     parts = urlsplit(address)
     return f"{parts.scheme}://{parts.hostname}{f':{parts.port}' if parts.port else ''}/"
-
-
-async def _waiting(desk: Desk) -> frozenset[str]:
-    """The ids of what is neither answered nor put off."""
-    now = round(desk.now().timestamp() * 1000)
-
-    def ask(tx: Transaction) -> tuple[set[str], set[str]]:
-        asked = tx.all("SELECT id FROM actions WHERE state = 'unknown' OR (state = 'waiting' AND expires > ?)", now)
-        resting = tx.all("SELECT id FROM holds UNION SELECT id FROM snoozes WHERE until > ?", now)
-        return {row[0] for row in asked}, {row[0] for row in resting}
-
-    asked, resting = await desk.store.read(ask)
-    drafts = await desk.drafts.waiting() if desk.settings.vault_path else []
-    return frozenset(asked | {str(each.properties.get("draft_id")) for each in drafts}) - resting

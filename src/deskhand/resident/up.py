@@ -1,7 +1,7 @@
 """The whole desk in one process: the page, the doors of the assistants, the orchestrator, and the person's decisions.
 
-A part that cannot start is named with what to set, and the others run without it. Without a vault or a mailbox nothing
-can be sent: there is nothing then that an approval could lie in, or leave through.
+A part that cannot start is named with what to set, and the others run without it. Without a vault the orchestrator
+only sends what is approved; without a mailbox there is nothing that it could leave through.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -104,11 +104,11 @@ def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> Ite
     closed = dict(missing(desk))
     for what, error in closed.items():
         say(f"{what}: {_why(error)}")
-    if _VAULT not in closed and _MAILBOX not in closed:
-        for name, work in (("orchestrator", _orchestrate), ("decisions", _perform)):
-            # An event for each: the orchestrator sets its own when it fails, and the desk runs on.
-            ending = asyncio.Event()
-            yield Part(name, partial(work, desk, ending), ending)
+    lost_vault = _VAULT in closed and desk.settings.vault_path is not None
+    if _MAILBOX not in closed and not lost_vault:
+        # An event of its own: the orchestrator sets it when it fails, and the desk runs on.
+        ending = asyncio.Event()
+        yield Part("orchestrator", partial(_orchestrate, desk, ending), ending)
     if desk.settings.notify is not None:
         from deskhand.resident import notify
 
@@ -129,23 +129,6 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
         await orchestrator.run(ending)
     finally:
         await orchestrator.close()
-
-
-async def _perform(desk: Desk, ending: asyncio.Event) -> None:
-    """Send what the person said yes to when its hold ends, whichever process took the yes."""
-    while not ending.is_set():
-        wait = PAUSE
-        try:
-            if (due := await desk.cards.next_due()) is not None:
-                wait = min(PAUSE, (due - desk.now()).total_seconds())
-            if wait <= 0:
-                await desk.cards.perform_due()
-        except DeskError as error:
-            # What is held stays held, and is tried again: a database may be away for a moment.
-            log.warning("not_performed", extra={"why": error.message})
-            wait = PAUSE
-        with suppress(TimeoutError):
-            await asyncio.wait_for(ending.wait(), max(wait, 0.01))
 
 
 @asynccontextmanager

@@ -101,7 +101,7 @@ def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bo
         record=recorder(desk, "agentmail_mcp"),
         area="agents",
         token=token,
-        authenticate=desk.shown,
+        authenticate=desk.authenticate,
         lifespan=watch_tmux,
     )
 

@@ -56,7 +56,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body)
-        outcome = await desk.gate.submit(letter, "email_mcp", client=client())
+        outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(_describe_send(letter, outcome), recorded=True)
 
     async def reply_email(
@@ -66,7 +66,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
     ) -> ToolResult[str]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""
         answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body)
-        outcome = await desk.gate.submit(answer, "email_mcp", client=client())
+        outcome = await desk.gate.propose(answer, "email_mcp", client=client())
         return ToolResult(_describe_reply(answer, outcome), recorded=True)
 
     return [
@@ -87,7 +87,7 @@ def email_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=mail_recorder(desk, "email_mcp"),
         area="mail",
         token=token,
-        authenticate=desk.shown,
+        authenticate=desk.authenticate,
     )
 
 

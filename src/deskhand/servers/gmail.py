@@ -70,7 +70,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
-        outcome = await desk.gate.submit(letter, "gmail_mcp", announce, client=client())
+        outcome = await desk.gate.propose(letter, "gmail_mcp", announce, client=client())
         return ToolResult(_describe(outcome), recorded=True)
 
     def announce(leaving: Action) -> None:
@@ -121,7 +121,7 @@ def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=mail_recorder(desk, "gmail_mcp"),
         area="mail",
         token=token,
-        authenticate=desk.shown,
+        authenticate=desk.authenticate,
     )
 
 

@@ -92,5 +92,5 @@ def obsidian_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=recorder(desk, "obsidian_mcp"),
         area="notes",
         token=token,
-        authenticate=desk.shown,
+        authenticate=desk.authenticate,
     )

@@ -207,7 +207,7 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         invalid_arguments=invalid_arguments,
         area="tasks",
         token=token,
-        authenticate=desk.shown,
+        authenticate=desk.authenticate,
         stateless=True,
         lifespan=partial(tasks_lifespan, desk),
     )

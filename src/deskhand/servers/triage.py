@@ -35,8 +35,8 @@ class Proposal(BaseModel):
 def triage_tools(desk: Desk) -> list[DeskTool]:
     async def list_pending(limit: Annotated[int, Field(ge=1, le=100)] = 20) -> list[PendingMail]:
         """List mails that wait for a decision, oldest first. Read each note, then call propose_decision."""
-        found = await desk.store.read(lambda tx: steps.in_states(tx, "mail", REDECIDED, limit))
-        return [_pending(step) for step in found if "note" in step.data or step.error]
+        found = await desk.store.read(steps.in_states, REDECIDED, limit)
+        return [_pending(step) for step in found if step.data.note or step.error]
 
     async def propose_decision(
         message_id: Annotated[str, Field(min_length=1)],
@@ -58,12 +58,12 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
             "info_needed": info_needed,
         }
         key = f"mail:{await mailbox_name(desk)}:{message_id}"
-        step = await desk.store.read(lambda tx: steps.find(tx, key))
+        step = await desk.store.read(steps.find, key)
         if step is None:
             raise NotFound(f"no mail {printable(message_id)} waits", hint="list_pending shows what does")
-        proposed = step.data | {"proposed": _validate_decision(given).model_dump()}
+        proposed = step.data.model_copy(update={"proposed": _validate_decision(given)})
         now = desk.now()
-        if not await desk.store.write(lambda tx: steps.wake(tx, key, "arrived", REDECIDED, proposed, now)):
+        if not await desk.store.write(steps.wake, step, proposed, REDECIDED, now):
             raise Denied(f"the mail is {step.state} already, or being decided right now", reason="decided")
         return Proposal()
 
@@ -85,11 +85,14 @@ def _validate_decision(given: Mapping[str, object]) -> Decision:
 
 
 def _pending(step: steps.Step) -> PendingMail:
-    decision = step.data.get("decision") or {}
+    data = step.data
+    why = step.error or ""
+    if not why and data.decision is not None:
+        why = data.decision.info_needed or data.decision.reasoning
     return PendingMail(
-        message_id=step.data["message_id"],
-        note=f"Needs_Action/{step.data['note']}" if "note" in step.data else "",
+        message_id=data.message_id,
+        note=f"Needs_Action/{data.note}" if data.note else "",
         status="pending" if step.state == "arrived" else step.state,
-        sender=step.data.get("sender", ""),
-        why=step.error or decision.get("info_needed") or decision.get("reasoning") or "",
+        sender=data.sender,
+        why=why,
     )

@@ -25,6 +25,7 @@ from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
 from deskhand.files import open_private, temporary_beside
+from deskhand.gate import ledger
 from deskhand.store import Transaction, open_store, schema
 
 FORM = 1
@@ -265,7 +266,7 @@ def _prepare(database: Path, now: datetime, forget: Callable[[Transaction], obje
 
     def prepare(tx: Transaction) -> None:
         forget(tx)
-        tx.execute("DELETE FROM holds")
+        ledger.take_back_all(tx, "This desk was restored from a backup; a yes from before counts no more.")
         audit.append(tx, entry)
 
     with closing(open_store(f"sqlite:///{database}")) as store:

@@ -2,18 +2,21 @@
 
 A piece of work is a function of one transaction; it runs whole or not at all, and what it returns is durable:
 
-    await store.write(lambda tx: tx.execute("UPDATE …", …))
+    await store.write(requests.insert, request)
 
 SQL is written once for both databases with `?` for each value.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from deskhand.errors import BadConfig
 
 T = TypeVar("T")
+P = ParamSpec("P")
+Work: TypeAlias = Callable[Concatenate["Transaction", P], T]
+"""A function of one transaction, and of what it is given beside it."""
 Row = tuple[Any, ...]
 
 
@@ -41,19 +44,19 @@ class Bell(Protocol):
 
 
 class Store(Protocol):
-    def write_sync(self, work: Callable[[Transaction], T]) -> T:
+    def write_sync(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Do `work` in a transaction that may write, and commit it."""
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
+    async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Like `write_sync`, without blocking the event loop, for work that waits for nothing but the database."""
 
-    async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
+    async def write_in_thread(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Like `write`, for work that waits for a disk as well."""
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
+    async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Do `work` in a transaction that sees one state and changes nothing."""
 
-    async def read_one(self, work: Callable[[Transaction], T]) -> T:
+    async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         """Do `work` that reads by one statement and needs no transaction around it; of two, each sees its own state."""
 
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
@@ -61,6 +64,15 @@ class Store(Protocol):
 
     def close(self) -> None:
         """Finish the work that was handed in, then close the database."""
+
+
+def bind(work: Work[P, T], *given: P.args, **named: P.kwargs) -> Callable[[Transaction], T]:
+    """The work with everything but its transaction."""
+
+    def call(tx: Transaction) -> T:
+        return work(tx, *given, **named)
+
+    return call
 
 
 def open_store(url: str) -> Store:

@@ -9,7 +9,7 @@ import select
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import lru_cache
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 import psycopg
 import psycopg.conninfo
@@ -18,10 +18,9 @@ from psycopg.pq import TransactionStatus
 from psycopg_pool import ConnectionPool, PoolTimeout
 
 from deskhand.errors import BadConfig, Unavailable
-from deskhand.store import Row, Transaction, schema
+from deskhand.store import P, Row, T, Transaction, Work, bind, schema
 from deskhand.store.greenlet_bridge import drive, finish, wait_for
 
-T = TypeVar("T")
 Connection = psycopg.Connection[Row]
 AsyncConnection = psycopg.AsyncConnection[Row]
 
@@ -102,22 +101,22 @@ class PostgresStore:
         self._limits: dict[asyncio.AbstractEventLoop, asyncio.Semaphore] = {}
         self._closed = False
 
-    def write_sync(self, work: Callable[[Transaction], T]) -> T:
+    def write_sync(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         with _translate_errors(), self._pool.connection() as connection:
-            return work(PostgresTransaction(connection, _same))
+            return work(PostgresTransaction(connection, _same), *given, **named)
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await finish(self._run(_BEGIN, work))
+    async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        return await finish(self._run(_BEGIN, bind(work, *given, **named)))
 
-    async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.to_thread(self.write_sync, work)
+    async def write_in_thread(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(self.write_sync, bind(work, *given, **named))
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await self._run(_BEGIN_READING, work)
+    async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        return await self._run(_BEGIN_READING, bind(work, *given, **named))
 
-    async def read_one(self, work: Callable[[Transaction], T]) -> T:
+    async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
         async with self._borrow() as connection:
-            return await drive(work, PostgresTransaction(connection, wait_for))
+            return await drive(bind(work, *given, **named), PostgresTransaction(connection, wait_for))
 
     def bell(self, channel: str, payload: str | None) -> PostgresBell:
         return PostgresBell(self._url, channel, payload)

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from deskhand.errors import Unavailable
 from deskhand.folder_bell import FolderBell
-from deskhand.store import Row, Transaction, schema
+from deskhand.store import P, Row, T, Transaction, Work, bind, schema
 
-T = TypeVar("T")
 Job = tuple[Callable[[Transaction], Any], Future[Any]]
 
 BUSY_SECONDS = 30
@@ -59,20 +58,21 @@ class SqliteStore:
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="store-reader")
 
-    def write_sync(self, work: Callable[[Transaction], T]) -> T:
-        return self._submit(work).result()
+    def write_sync(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        return self._submit(bind(work, *given, **named)).result()
 
-    async def write(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.wrap_future(self._submit(work))
+    async def write(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        return await asyncio.wrap_future(self._submit(bind(work, *given, **named)))
 
-    async def write_in_thread(self, work: Callable[[Transaction], T]) -> T:
-        return await self.write(work)
+    write_in_thread = write
 
-    async def read(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+    async def read(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        reading = bind(work, *given, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, reading)
 
-    async def read_one(self, work: Callable[[Transaction], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_one, work)
+    async def read_one(self, work: Work[P, T], *given: P.args, **named: P.kwargs) -> T:
+        reading = bind(work, *given, **named)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_one, reading)
 
     def bell(self, channel: str, payload: str | None) -> FolderBell:
         del channel, payload  # the file does not say what was written to it

@@ -18,12 +18,14 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
-from deskhand.gate.cards import Card, Letter
-from deskhand.gate.policy import linked_hosts
+from deskhand.gate.answers import Letter
+from deskhand.gate.risk import linked_hosts
+from deskhand.gate.waiting import Card
 from deskhand.web import times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.render import render
+from deskhand.web.request import desk_of
 from deskhand.web.visible import lines
 
 PERSON = "person"
@@ -51,12 +53,12 @@ def routes() -> list[Route]:
         page(one, _whole),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
-        effect(f"{one}/approve", _answer("approved", lambda desk, card, _: desk.cards.approve(*card, PERSON))),
-        effect(f"{one}/reject", _answer("rejected", _rejected)),
-        effect(f"{one}/respond", _answer("responded", _responded)),
-        effect(f"{one}/snooze", _answer("snoozed", _snoozed)),
-        effect(f"{one}/wake", _answer("woken", lambda desk, card, _: desk.cards.wake(card[0], PERSON))),
-        effect(f"{one}/undo", _answer("undone", lambda desk, card, _: desk.cards.undo(card[0], PERSON))),
+        effect(f"{one}/approve", _answer("approved", lambda desk, card, _: desk.answers.approve(*card, PERSON))),
+        effect(f"{one}/reject", _answer("rejected", _reject)),
+        effect(f"{one}/respond", _answer("responded", _respond)),
+        effect(f"{one}/snooze", _answer("snoozed", _snooze)),
+        effect(f"{one}/wake", _answer("woken", lambda desk, card, _: desk.answers.wake(card[0], PERSON))),
+        effect(f"{one}/undo", _answer("undone", lambda desk, card, _: desk.answers.undo(card[0], PERSON))),
     ]
 
 
@@ -67,31 +69,31 @@ async def _inbox(request: Request) -> Response:
     """What waits, and the oldest of it whole."""
     context = await _listing(request, snoozed=request.url.path == "/snoozed")
     first = context["cards"][0] if context["cards"] else None
-    return await _shown(request, first, context, alone=False)
+    return await _show(request, first, context, alone=False)
 
 
 async def _whole(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
-    card = await desk.cards.card(request.path_params["id"])
-    return await _shown(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
+    desk = desk_of(request)
+    card = await desk.waiting.card(request.path_params["id"])
+    return await _show(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
 
 
 async def _waiting(request: Request) -> Response:
     """The list alone, for a page that heard that something changed; says also whether its open card did."""
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     query = request.query_params
     context = await _listing(request, snoozed=query.get("snoozed") == "1")
-    context["card"] = await desk.cards.card(query["open"]) if query.get("open") else None
+    context["card"] = await desk.waiting.card(query["open"]) if query.get("open") else None
     context["stale"] = context["card"] is not None and _shape(context["card"]) != query.get("shape")
     return render(request, "waiting.html", **context)
 
 
 async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     """Everything that the list of cards shows."""
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     after = request.query_params.get("after") or None
-    cards, following = await desk.cards.waiting(limit=FIRST, after=after, snoozed=snoozed)
-    counts = await desk.cards.counts()
+    cards, following = await desk.waiting.cards(limit=FIRST, after=after, snoozed=snoozed)
+    counts = await desk.waiting.counts()
     return {
         "seen": await state(desk) if after or snoozed else word(counts, cards),
         "after": after,
@@ -104,7 +106,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     }
 
 
-async def _shown(
+async def _show(
     request: Request,
     card: Card | None,
     listing: dict[str, Any],
@@ -113,7 +115,7 @@ async def _shown(
     failure: DeskError | None = None,
     status: int = 200,
 ) -> Response:
-    beside = await _beside(request.app.state.desk, card) if card else {}
+    beside = await _beside(desk_of(request), card) if card else {}
     said = _SAID.get(request.query_params.get("done", ""))
     waiting = listing["counts"].waiting
     title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
@@ -125,7 +127,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
     """What a card is shown with: the mail that it answers, where its links lead, what was changed."""
     original, unread = None, None
     try:
-        original = await desk.cards.original(card)
+        original = await desk.waiting.original(card)
     except DeskError as error:
         unread = error.message  # the mailbox may be away; the person sees that something is missing
     return {
@@ -158,40 +160,40 @@ def _answer(
 ) -> Callable[[Request, FormData], Awaitable[Response]]:
     """An effect that answers one card and then shows it. What was refused is shown with the reason."""
 
-    async def answered(request: Request, form: FormData) -> Response:
-        desk: Desk = request.app.state.desk
+    async def answer(request: Request, form: FormData) -> Response:
+        desk = desk_of(request)
         card_id = request.path_params["id"]
         try:
             await act(desk, (card_id, _digest(form)), form)
         except (Denied, InvalidInput) as failure:
-            return await _refused(request, failure)
+            return await _show_refusal(request, failure)
         return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
 
-    return answered
+    return answer
 
 
-async def _refused(request: Request, failure: DeskError) -> Response:
-    desk: Desk = request.app.state.desk
-    card = await desk.cards.card(request.path_params["id"])
+async def _show_refusal(request: Request, failure: DeskError) -> Response:
+    desk = desk_of(request)
+    card = await desk.waiting.card(request.path_params["id"])
     shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
     status = 422 if isinstance(failure, InvalidInput) else 409
     listing = await _listing(request, snoozed=card.state == "snoozed")
-    return await _shown(request, card, listing, alone=True, failure=shown, status=status)
+    return await _show(request, card, listing, alone=True, failure=shown, status=status)
 
 
-async def _rejected(desk: Desk, card: _Named, form: FormData) -> Card:
-    return await desk.cards.reject(*card, _text(form, "reason").strip() or None, PERSON)
+async def _reject(desk: Desk, card: _Named, form: FormData) -> Card:
+    return await desk.answers.reject(*card, _text(form, "reason").strip() or None, PERSON)
 
 
-async def _responded(desk: Desk, card: _Named, form: FormData) -> Card:
+async def _respond(desk: Desk, card: _Named, form: FormData) -> Card:
     words = _text(form, "words").strip()
     if not words:
         raise InvalidInput("Say how it should be done: the words were empty, and nothing was answered.")
-    return await desk.cards.respond(*card, words, PERSON)
+    return await desk.answers.respond(*card, words, PERSON)
 
 
-async def _snoozed(desk: Desk, card: _Named, form: FormData) -> Card:
-    return await desk.cards.snooze(card[0], _until(_text(form, "until"), desk.now(), desk.settings.timezone), PERSON)
+async def _snooze(desk: Desk, card: _Named, form: FormData) -> Card:
+    return await desk.answers.snooze(card[0], _until(_text(form, "until"), desk.now(), desk.settings.timezone), PERSON)
 
 
 def _until(choice: str, now: datetime, zone: str) -> datetime:
@@ -211,8 +213,8 @@ def _until(choice: str, now: datetime, zone: str) -> datetime:
 
 
 async def _edit(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
-    card = await desk.cards.card(request.path_params["id"])
+    desk = desk_of(request)
+    card = await desk.waiting.card(request.path_params["id"])
     if card.state not in ("waiting", "snoozed"):
         return RedirectResponse(f"/approvals/{card.id}", 303)
     letter = Letter(", ".join(each.address for each in card.to), card.subject, card.body)
@@ -220,23 +222,23 @@ async def _edit(request: Request) -> Response:
 
 
 async def _approve_edited(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     card_id = request.path_params["id"]
     # A browser sends each line of a text field with CR LF, whatever it showed.
     letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
     try:
-        await desk.cards.approve_edited(card_id, _digest(form), letter, PERSON)
+        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON)
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
-        return await _form(request, await desk.cards.card(card_id), letter, shown, status)
+        return await _form(request, await desk.waiting.card(card_id), letter, shown, status)
     return RedirectResponse(f"/approvals/{card_id}?done=approved", 303)
 
 
 async def _form(
     request: Request, card: Card, letter: Letter, failure: DeskError | None = None, status: int = 200
 ) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
     known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": _moment(desk)}
     title = f"Edit: {card.subject}"
@@ -247,30 +249,30 @@ async def _form(
 
 
 async def _review(request: Request) -> Response:
-    return await _reviewed(request, request.query_params.getlist("card"))
+    return await _show_batch(request, request.query_params.getlist("card"))
 
 
-async def _reviewed(
+async def _show_batch(
     request: Request, names: list[str], failure: DeskError | None = None, status: int = 200
 ) -> Response:
     """The chosen cards, each whole: nobody says yes to a subject line."""
-    desk: Desk = request.app.state.desk
-    chosen = [await desk.cards.card(name) for name in dict.fromkeys(names[:FIRST])]
+    desk = desk_of(request)
+    chosen = [await desk.waiting.card(name) for name in dict.fromkeys(names[:FIRST])]
     shown = [(card, await _beside(desk, card)) for card in chosen]
     known = {"here": "/", "shown": shown, "failure": failure, "moment": _moment(desk)}
     return render(request, "batch.html", status=status, title="Approve together", **known)
 
 
 async def _approve_all(request: Request, form: FormData) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     answers = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
     if not answers:
         return RedirectResponse("/", 303)
     try:
-        await desk.cards.approve_all(answers, PERSON)
+        await desk.answers.approve_all(answers, PERSON)
     except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
-        return await _reviewed(request, [name for name, _ in answers], shown, 409)
+        return await _show_batch(request, [name for name, _ in answers], shown, 409)
     return RedirectResponse("/?done=batch", 303)
 
 

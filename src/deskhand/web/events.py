@@ -13,9 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
-from deskhand.gate.cards import Card, Counts
+from deskhand.gate.waiting import Card, Counts
 from deskhand.web import sessions
 from deskhand.web.render import HEADERS
+from deskhand.web.request import desk_of
 from deskhand.web.sessions import Session
 
 EVERY = 1.0
@@ -31,8 +32,8 @@ def word(counts: Counts, cards: Sequence[Card]) -> str:
 
 
 async def state(desk: Desk) -> str:
-    cards, _ = await desk.cards.waiting(limit=FIRST)
-    return word(await desk.cards.counts(), cards)
+    cards, _ = await desk.waiting.cards(limit=FIRST)
+    return word(await desk.waiting.counts(), cards)
 
 
 class Events:
@@ -96,12 +97,12 @@ class Events:
 
 
 async def events(request: Request) -> Response:
-    desk: Desk = request.app.state.desk
+    desk = desk_of(request)
     session: Session = request.state.session
     bell: Events = request.app.state.events
 
     async def welcome() -> bool:
-        return await desk.store.read_one(lambda tx: sessions.find(tx, session.key, desk.now())) is not None
+        return await desk.store.read_one(sessions.find, session.key, desk.now()) is not None
 
     seen = request.headers.get("last-event-id") or request.query_params.get("seen")
     return StreamingResponse(bell.stream(seen, welcome), headers=HEADERS, media_type="text/event-stream")

@@ -64,5 +64,5 @@ async def _message(request: Request) -> Response:
         mail=mail,
         arrived=local_time(desk, mail.summary.date),
         thread=[(each, local_time(desk, each.date)) for each in thread],
-        answers=await desk.store.read(partial(ledger.answers_to, message_id=message_id)),
+        answers=await desk.store.read(partial(ledger.answering, message_id=message_id)),
     )

@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
-from deskhand.gate import ledger
+from deskhand.gate import ledger, sends
 from deskhand.store import Transaction
 from deskhand.web import plots
 from deskhand.web.entry import effect, page
@@ -57,8 +57,8 @@ async def _timeline(request: Request) -> Response:
             "actors": actors,
             "actions": actions,
             "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
-            "waits": plots.by_wait(ledger.decisions(tx, since, DECISIONS)),
-            "sent": len(ledger.sent_since(tx, now - window)),
+            "waits": plots.by_wait(ledger.waits_of(tx, since, DECISIONS)),
+            "sent": len(sends.sent_since(tx, now - window)),
         }
 
     collected = await desk.store.read(collect)

@@ -8,9 +8,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from deskhand import audit, clock, environment
+from deskhand import audit, environment
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
+from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import skeleton
 from deskhand.setup.checks.findings import Finding, bad, good, warning
@@ -18,7 +19,7 @@ from deskhand.setup.clients import CLIENTS, file_of
 from deskhand.setup.connect import entry_name, find_entry
 from deskhand.setup.init import make_folders
 from deskhand.setup.messenger import messenger
-from deskhand.store import Transaction, revision, schema
+from deskhand.store import revision, schema
 
 _SECONDS = 15
 """How long a mailbox or a backend may take to answer."""
@@ -131,14 +132,8 @@ async def ledger(desk: Desk) -> Finding:
     """Whether a send was left by a process that died, or ended without anybody knowing how."""
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("nothing was ever proposed")
-    now = clock.to_ms(desk.now())
-
-    def ask(tx: Transaction) -> tuple[int, int]:
-        (stale,) = tx.one("SELECT count(*) FROM actions WHERE state = 'sending' AND lease < ?", now) or (0,)
-        (unknown,) = tx.one("SELECT count(*) FROM actions WHERE state = 'unknown'") or (0,)
-        return stale, unknown
-
-    stale, unknown = await desk.store.read(ask)
+    now = desk.now()
+    stale, unknown = await desk.store.read(requests.count_unfinished, now)
     if unknown:
         says = f"{unknown} mails may or may not have been sent"
         return warning(says, "`deskhand approvals`: look, then decide")

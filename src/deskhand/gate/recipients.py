@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from deskhand.gate import ledger
 from deskhand.store import Transaction
 
 _MOST_DOMAINS = 2000
@@ -26,27 +27,18 @@ class Acquaintance:
 
     def recipient(self, address: str, sender: str | None) -> Recipient:
         """`sender` wrote the mail that is answered."""
-        count, last = self.sent.get(address.casefold(), (0, None))
-        if last is not None:
-            return Recipient(address, True, f"{count} mail{'s' if count > 1 else ''} sent, last on {last:%Y-%m-%d}")
+        if found := self.sent.get(address.casefold()):
+            count, last = found
+            plural = "s" if count > 1 else ""
+            return Recipient(address, True, f"{count} mail{plural} sent, last on {last:%Y-%m-%d}")
         if sender is not None and sender.casefold() == address.casefold():
             return Recipient(address, True, "wrote the mail that this answers; never written to")
         return Recipient(address, False, "never written to")
 
 
-def look(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
+def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
     """Two queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
-    marks = ", ".join("?" for _ in folded) or "NULL"
-    counted = tx.all(
-        "SELECT recipient, COUNT(*), MAX(COALESCE(frozen, created)) FROM actions"
-        f" WHERE state = 'sent' AND recipient IN ({marks}) GROUP BY recipient",
-        *folded,
-    )
-    written = tx.all(
-        "SELECT DISTINCT recipient FROM actions WHERE state = 'sent' AND recipient IS NOT NULL LIMIT ?", _MOST_DOMAINS
-    )
-    return Acquaintance(
-        {address: (count, datetime.fromtimestamp(last / 1000, UTC)) for address, count, last in counted},
-        frozenset(address.rpartition("@")[2] for (address,) in written),
-    )
+    written = ledger.addresses_written_to(tx, _MOST_DOMAINS)
+    domains = frozenset(address.rpartition("@")[2] for address in written)
+    return Acquaintance(ledger.mails_sent_to(tx, folded), domains)

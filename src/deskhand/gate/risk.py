@@ -1,10 +1,9 @@
-"""Pure: facts in, a value out."""
+"""What is odd about a mail that would leave, and how carefully the person should look. Pure."""
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Literal
 from urllib.parse import unquote, urlsplit
@@ -12,32 +11,7 @@ from urllib.parse import unquote, urlsplit
 import idna
 
 from deskhand import unseen
-from deskhand.gate.actions import Action
-
-
-@dataclass(frozen=True, slots=True)
-class Allow:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    until: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    most: int
-    window: timedelta
-
-
-def judge(*, sent: Sequence[datetime], now: datetime, limits: Limits) -> Allow | Wait:
-    """Whether the rate lets one more mail leave now."""
-    recent = sorted(at for at in sent if at > now - limits.window)
-    if len(recent) < limits.most:
-        return Allow()
-    return Wait(until=(recent[-limits.most] if limits.most else now) + limits.window)
-
+from deskhand.gate.actions import Mail
 
 Level = Literal["low", "medium", "high"]
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
@@ -48,7 +22,6 @@ LOOKED_AT = 200_000
 MOST_LINKS = 300
 _UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
 
-_LINK = re.compile(r"https?://", re.IGNORECASE)
 _URL = re.compile(r"(?:(?:https?|ftp)://|www\.)(?=[^\s])", re.IGNORECASE)
 _URL_END = re.compile(r"[\s<>\"'`{}|^]|\]\(|\)")
 _DELICATE = re.compile(
@@ -77,30 +50,31 @@ class Facts:
     subject: str
     body: str
     known: bool
-    """Whether the recipient is known, see `acquaintance`."""
+    """Whether the recipient is known, see `recipients`."""
     sender: str | None = None
     """Whose mail it answers."""
     domains: frozenset[str] = frozenset()
     """Of the addresses that this desk has written to."""
     warnings: tuple[str, ...] = ()
     """What is odd about the mail it answers."""
-    attachments: tuple[str, ...] = ()
 
 
 _Reasons = Iterator[tuple[Level, str]]
 
 
-def risk(facts: Facts) -> Risk:
+def assess(facts: Facts) -> Risk:
     """How carefully the person should look before saying yes, and at what."""
     found = [each for check in _CHECKS for each in check(facts)]
     found.sort(key=lambda each: -_LEVELS.index(each[0]))
-    return Risk(found[0][0] if found else "low", tuple(text for _, text in found))
+    if not found:
+        return Risk("low", ())
+    return Risk(found[0][0], tuple(text for _, text in found))
 
 
 def _recipient(facts: Facts) -> _Reasons:
     if not facts.known:
         yield "medium", f"New recipient: this desk has never written to {facts.to}."
-    if _domain(facts.to) != _domain(facts.account):
+    if _is_outside(facts):
         yield "low", "The recipient is outside your own domain."
     if facts.sender is not None and facts.sender.casefold() != facts.to.casefold():
         yield "high", f"The answer goes to {facts.to}, not to {facts.sender}, who wrote the mail."
@@ -147,11 +121,9 @@ def _weight(facts: Facts) -> _Reasons:
         yield "high", f"The text has {len(facts.body):,} characters; only {LOOKED_AT:,} of them were looked at."
     elif len(facts.body) > LONG:
         yield "medium", f"The text is long: {len(facts.body):,} characters."
-    if facts.attachments:
-        yield "medium", f"Files go with it: {', '.join(facts.attachments)}."
 
 
-def _answered(facts: Facts) -> _Reasons:
+def _original(facts: Facts) -> _Reasons:
     for warning in facts.warnings:
         yield "medium", f"The mail it answers: {warning.removesuffix('.')}."
 
@@ -163,7 +135,7 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
     _characters,
     _topic,
     _weight,
-    _answered,
+    _original,
 )
 
 
@@ -241,24 +213,25 @@ def _one_apart(one: str, other: str) -> bool:
     return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
 
 
-def risks(action: Action) -> list[str]:
-    """What the person should know before saying yes; the first line names the level.
+def assess_text(mail: Mail) -> list[str]:
+    """What the text and the address alone say, for the request's file; the first line names the level.
 
     The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
     """
-    hidden = unseen.describe(f"{action.subject}\n{action.body}")
-    links = len(_LINK.findall(action.body))
-    outside = _domain(action.to) != _domain(action.account)
-    level = "high" if hidden else "medium" if outside or links else "low"
-    found = [
+    facts = Facts(mail.account, mail.to, mail.subject, mail.body, known=True)
+    found = assess(facts)
+    level = found.level
+    if level == "low" and _is_outside(facts):
+        level = "medium"
+    return [
         f"Level: {level}. A mail cannot be called back once it left.",
         "This is by the text and the address alone; the page and `deskhand show` also know whom you have written to.",
-        f"The recipient is {'outside' if outside else 'in'} your own domain.",
+        *found.reasons,
     ]
-    if links:
-        found.append(f"The text holds {links} link{'s' if links > 1 else ''}.")
-    found += [f"The text holds {each}." for each in hidden]
-    return found
+
+
+def _is_outside(facts: Facts) -> bool:
+    return _domain(facts.to) != _domain(facts.account)
 
 
 def _domain(address: str) -> str:

@@ -6,8 +6,9 @@ from time import process_time
 
 import pytest
 
-from deskhand.gate.actions import Action
-from deskhand.gate.policy import LONG, Allow, Facts, Limits, Wait, judge, linked_hosts, risk, risks
+from deskhand.gate.actions import Mail
+from deskhand.gate.rate import Allow, Limits, Wait, judge
+from deskhand.gate.risk import LONG, Facts, assess, assess_text, linked_hosts
 from tests.requirements import requirement
 
 NOW = datetime(2026, 11, 15, 12, 0, tzinfo=UTC)
@@ -43,15 +44,15 @@ def test_the_rate_says_when_the_next_mail_may_leave(sent: list[datetime], most: 
 @pytest.mark.parametrize(
     ("change", "level", "words"),
     [
-        ({"to": "bob@example.com"}, "low", "in your own domain"),
+        ({"to": "bob@example.com"}, "low", "cannot be called back"),
         ({}, "medium", "outside your own domain"),
-        ({"to": "bob@example.com", "body": "see https://example.com"}, "medium", "1 link."),
-        ({"body": "a\u200bb\u202ec"}, "high", "2 invisible characters."),
+        ({"to": "bob@example.com", "body": "see https://example.com"}, "medium", "Links lead to: example.com."),
+        ({"body": "a\u200bb\u202ec"}, "high", "1 invisible character."),
     ],
 )
 def test_the_request_names_the_risk(change: dict[str, str], level: str, words: str) -> None:
     fields = {"account": "me@example.com", "to": "ann@example.org", "subject": "Hello", "body": "Hi"}
-    found = risks(Action(kind="send_email", **fields | change))
+    found = assess_text(Mail(kind="send_email", **fields | change))
 
     assert found[0].startswith(f"Level: {level}.")
     assert "by the text and the address alone" in found[1]
@@ -60,7 +61,7 @@ def test_the_request_names_the_risk(change: dict[str, str], level: str, words: s
 
 @requirement("gate:content-bound")
 def test_every_field_is_in_the_digest() -> None:
-    action = Action(kind="send_email", account="me@example.com", to="ann@example.org", subject="Hello", body="Hi")
+    action = Mail(kind="send_email", account="me@example.com", to="ann@example.org", subject="Hello", body="Hi")
     changes = {
         "kind": "reply_email",
         "account": "other@example.com",
@@ -72,9 +73,9 @@ def test_every_field_is_in_the_digest() -> None:
         "in_reply_to": "<1@x>",
         "references": ("<1@x>",),
     }
-    digests = {Action.model_validate(action.model_dump() | {name: value}).digest for name, value in changes.items()}
+    digests = {Mail.model_validate(action.model_dump() | {name: value}).digest for name, value in changes.items()}
 
-    assert set(changes) == set(Action.model_fields)
+    assert set(changes) == set(Mail.model_fields)
     assert len(digests | {action.digest}) == len(changes) + 1
 
 
@@ -91,7 +92,6 @@ FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", b
         ({"sender": "BOB@example.com"}, "low", []),
         ({"sender": "eve@example.com"}, "high", ["goes to bob@example.com, not to eve@example.com"]),
         ({"body": "x" * (LONG + 1)}, "medium", ["20,001 characters"]),
-        ({"attachments": ("a.pdf", "b.pdf")}, "medium", ["Files go with it: a.pdf, b.pdf."]),
         ({"warnings": ("a link shows a.org but leads to b.org.",)}, "medium", ["answers: a link shows a.org but"]),
         ({"subject": "Your invoice", "body": "password and IBAN"}, "medium", ["secrets: iban, invoice, password."]),
         ({"body": "DE89 3704 0044 0532 0130 00"}, "medium", ["money or secrets: de89"]),
@@ -122,7 +122,7 @@ FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", b
 def test_each_risk_is_named_and_the_gravest_sets_the_level(
     change: dict[str, object], level: str, reasons: list[str]
 ) -> None:
-    found = risk(replace(FACTS, **change))
+    found = assess(replace(FACTS, **change))
 
     assert found.level == level
     assert all(any(words in reason for reason in found.reasons) for words in reasons), found
@@ -151,7 +151,7 @@ def test_each_risk_is_named_and_the_gravest_sets_the_level(
 )
 def test_links_are_named_by_the_hosts_that_they_lead_to(text: str, hosts: list[str], masked: list[str]) -> None:
     assert linked_hosts(text) == (hosts, masked)
-    shown = " ".join(risk(replace(FACTS, body=text)).reasons)
+    shown = " ".join(assess(replace(FACTS, body=text)).reasons)
     assert (f"Links lead to: {', '.join(hosts)}." in shown) == bool(hosts)
     assert ("shows another name" in shown) == bool(masked)
 
@@ -159,15 +159,15 @@ def test_links_are_named_by_the_hosts_that_they_lead_to(text: str, hosts: list[s
 @requirement("cards:risk")
 def test_of_many_links_ten_are_named_and_the_rest_counted() -> None:
     text = " ".join(f"https://h{number}.example" for number in range(13))
-    assert "h9.example and 3 more." in risk(replace(FACTS, body=text)).reasons[0]
+    assert "h9.example and 3 more." in assess(replace(FACTS, body=text)).reasons[0]
 
 
 @requirement("cards:risk")
 def test_control_characters_are_unseen_ones_and_line_ends_are_not() -> None:
-    found = risk(replace(FACTS, body="pay 10\x1b[8m or\rpay 1000\x08\x9b"))
+    found = assess(replace(FACTS, body="pay 10\x1b[8m or\rpay 1000\x08\x9b"))
 
     assert (found.level, found.reasons[0]) == ("high", "The text holds 4 invisible characters.")
-    assert risk(replace(FACTS, body="one\r\n\ttwo\n")).level == "low"
+    assert assess(replace(FACTS, body="one\r\n\ttwo\n")).level == "low"
 
 
 @requirement("cards:risk")
@@ -183,7 +183,7 @@ def test_control_characters_are_unseen_ones_and_line_ends_are_not() -> None:
 )
 def test_no_text_however_long_keeps_the_desk_busy_and_what_was_not_looked_at_is_said(body: str) -> None:
     started = process_time()
-    found = risk(replace(FACTS, body=body))
+    found = assess(replace(FACTS, body=body))
 
     assert process_time() - started < 1
     assert found.level == "high"

@@ -1,0 +1,282 @@
+"""The person's answers: what they say to a request, by which proof, and what it does to the row.
+
+An answer names the digest of what was shown: what has changed since is shown again instead of being answered. It
+changes the row and is written down with it, in one transaction; the vault's files follow.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from deskhand import clock
+from deskhand.config import Settings
+from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
+from deskhand.gate.actions import Action, compose, describe_difference
+from deskhand.gate.ledger import Conflict
+from deskhand.gate.proofs import Answer, approve, give
+from deskhand.gate.requests import ANSWERABLE, Proof, Request, file_name
+from deskhand.gate.waiting import Card, Waiting
+from deskhand.store import Store, Transaction
+
+RESPONSE = "do it this way: "
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What a person may change before saying yes."""
+
+    to: str
+    subject: str
+    body: str
+
+
+class Door(Protocol):
+    """What a request's file needs before and after an answer."""
+
+    async def catch_edit(self, request: Request) -> Request: ...
+
+    async def follow(self, request: Request) -> None: ...
+
+    async def write_edit(self, request: Request, action: Action) -> None: ...
+
+    async def replace(self, old: Request, new: Request) -> None: ...
+
+
+class Answers:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        waiting: Waiting,
+        door: Door,
+        go_on: Callable[[Request], Awaitable[object]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._waiting = waiting
+        self._door = door
+        self._go_on = go_on
+        self._now = now
+
+    async def approve(self, request_id: str, digest: str, by: str, proof: Proof = "page") -> Card:
+        """A yes that rests for `hold_seconds` and can be taken back until then."""
+        await self._hold([await self._open(request_id, digest)], by, proof)
+        return await self._waiting.card(request_id)
+
+    async def approve_all(self, answers: Sequence[tuple[str, str]], by: str, proof: Proof = "page") -> list[Card]:
+        """Yes to all of them, or to none: only where each is of low risk."""
+        if not answers:
+            raise InvalidInput("nothing was chosen", hint="choose the cards that you want to approve")
+        chosen = dict(answers)
+        requests = [await self._open(name, digest) for name, digest in chosen.items()]
+        for card in [await self._waiting.card(name) for name in chosen]:
+            if card.state != "waiting":
+                raise _not_together(card, card.state)
+            if card.risk.level != "low":
+                raise _not_together(card, f"{card.risk.level} risk")
+        await self._hold(requests, by, proof)
+        return [await self._waiting.card(name) for name in chosen]
+
+    async def approve_now(self, request_id: str, digest: str | None, by: str, proof: Proof = "terminal") -> Card:
+        """A yes without a hold: to this digest, or to what is there in this moment."""
+        request = _demand_seen(await self._demand_undecided(request_id), digest)
+        if request.state != "approved":
+            now = self._now()
+            answer = Answer("approved", by, proof)
+            await self._demand_sendable(request)
+            await self._write(request, lambda tx: approve(tx, request, answer, now, due=now))
+        return await self._waiting.card(request_id)
+
+    async def edit(self, request_id: str, digest: str, letter: Letter, by: str, proof: Proof = "page") -> Card:
+        """The person's own words in place of what was proposed; they wait for their own yes."""
+        request = await self._waiting.find(request_id)
+        if request.state not in ("waiting", "held"):
+            why = f"is {request.state}; nothing is left to decide, it can no longer be edited"
+            raise Denied(f"the request {request_id} {why}", reason="decided")
+        _demand_seen(request, digest)
+        _demand_unheld(request)
+        await self._revise(request, _edit(request, letter), Answer("edited", by, proof))
+        return await self._waiting.card(request_id)
+
+    async def approve_edited(self, request_id: str, digest: str, letter: Letter, by: str) -> Card:
+        edited = await self.edit(request_id, digest, letter, by)
+        return await self.approve(request_id, edited.digest, by)
+
+    async def reject(
+        self, request_id: str, digest: str | None, reason: str | None, by: str, proof: Proof = "page"
+    ) -> Card:
+        request = _demand_seen(await self._demand_undecided(request_id), digest)
+        await self._reject(request, Answer("rejected", by, proof, reason), note=reason)
+        return await self._waiting.card(request_id)
+
+    async def respond(self, request_id: str, digest: str, words: str, by: str, proof: Proof = "page") -> Card:
+        """Not so, but this way: whoever proposed it is told the words."""
+        wish = words.strip()
+        if not wish:
+            raise InvalidInput("there are no words", fields=[FieldProblem("words", "is empty", "")])
+        request = await self._open(request_id, digest)
+        answer = Answer("rejected", by, proof, wish)
+        rejected = await self._reject(request, answer, note=f"{RESPONSE}{wish}", words=wish)
+        responded = Answer("responded", by, proof, wish)
+        now = self._now()
+        await self._store.write(give, rejected, responded, "rejected", now)
+        return await self._waiting.card(request_id)
+
+    async def snooze(self, request_id: str, until: datetime, by: str, proof: Proof = "page") -> Card:
+        """Out of sight until then; it expires all the same."""
+        request = await self._open(request_id, None)
+        _demand_unheld(request)
+        now = self._now()
+        if until <= now:
+            problem = FieldProblem("until", "is not in the future", clock.iso(until))
+            raise InvalidInput("a card can be put off only until later", fields=[problem])
+        answer = Answer("snoozed", by, proof)
+        await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until))
+        return await self._waiting.card(request_id)
+
+    async def wake(self, request_id: str, by: str, proof: Proof = "page") -> Card:
+        request = await self._waiting.find(request_id)
+        now = self._now()
+        if request.snoozed is not None and request.snoozed > now:
+            answer = Answer("woken", by, proof)
+            await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=None))
+        return await self._waiting.card(request_id)
+
+    async def undo(self, request_id: str, by: str, proof: Proof = "page") -> Card:
+        """Take a yes back while it rests."""
+        request = await self._waiting.find(request_id)
+        if request.state != "held":
+            raise _too_late(request)
+        answer = Answer("undone", by, proof)
+        state = request.unanswered
+        now = self._now()
+        undone = await self._store.write(give, request, answer, state, now, due=None, proof=None)
+        if isinstance(undone, Conflict):
+            raise _too_late(await self._waiting.find(request_id))
+        return await self._waiting.card(request_id)
+
+    # Together.
+
+    async def _open(self, request_id: str, digest: str | None) -> Request:
+        """The request, where there is something left to answer and it is what the person saw."""
+        request = await self._waiting.find(request_id)
+        if request.state not in ANSWERABLE:
+            raise Denied(f"{request_id} is {request.state}; nothing is left to decide", reason="decided")
+        return _demand_seen(request, digest)
+
+    async def _demand_undecided(self, request_id: str) -> Request:
+        """The request, where a no can still stop it or a yes still release it."""
+        request = await self._waiting.find(request_id)
+        if request.state == "sending":
+            raise _too_late(request)
+        if request.state not in (*ANSWERABLE, "approved", "rejected"):
+            raise Denied(f"the request {request_id} is {request.state}; nothing is left to decide", reason="decided")
+        return request
+
+    async def _hold(self, requests: Sequence[Request], by: str, proof: Proof) -> None:
+        now = self._now()
+        until = now + timedelta(seconds=self._settings.hold_seconds)
+        answer = Answer("held", by, proof)
+        for request in requests:
+            await self._demand_sendable(request)
+
+        def work(tx: Transaction) -> list[Request]:
+            fresh = [request for request in requests if request.state != "held"]
+            held = [approve(tx, request, answer, now, due=until) for request in fresh]
+            for request in held:
+                if isinstance(request, Conflict):
+                    raise Changed("it changed in this moment", hint="look at it again; nothing was decided")
+            return [request for request in held if isinstance(request, Request)]
+
+        for request in await self._store.write(work):
+            if until <= now:  # without a hold it acts at once; the row is there all the same, should this process die
+                await self._go_on(request)
+
+    async def _demand_sendable(self, request: Request) -> None:
+        if request.fault is not None:
+            raise InvalidInput(f"it cannot be sent as it stands: {request.fault}", hint="edit it first")
+        now = await self._door.catch_edit(request)
+        if now.revision != request.revision:
+            raise _not_what_was_seen(now)
+
+    async def _reject(self, request: Request, answer: Answer, **changes: Any) -> Request:
+        now = self._now()
+        no = {"decided_by": answer.by, "decided": now, "proof": answer.proof, "due": None, "snoozed": None}
+        return await self._write(request, lambda tx: give(tx, request, answer, "rejected", now, **no | changes))
+
+    async def _revise(self, request: Request, action: Action, answer: Answer) -> None:
+        if action == request.action and request.fault is None:
+            return
+        now = self._now()
+        compose(action, "check", now)
+        revision = request.revision + 1
+        changes: dict[str, Any] = {
+            "revision": revision,
+            "action": action,
+            "difference": describe_difference(request.proposed, action),
+            "fault": None,
+            "note": None,
+        }
+        if request.home == "Pending_Approval":
+            changes["file"] = file_name(request.id, action.kind, revision)
+        # A draft's file comes first: should this process die, the person's new words are in it.
+        await self._door.write_edit(request, action)
+        revised = await self._store.write(give, request, answer, "waiting", now, **changes)
+        if isinstance(revised, Request):
+            await self._door.replace(request, revised)
+        elif (await self._waiting.find(request.id)).digest != action.digest:
+            raise _not_what_was_seen(request)
+
+    async def _write(self, request: Request, work: Callable[[Transaction], Request | Conflict]) -> Request:
+        """Write an answer down; the files follow."""
+        changed = await self._store.write(work)
+        if isinstance(changed, Conflict):
+            if (await self._waiting.find(request.id)).state == "sending":
+                raise _too_late(request)
+            raise _not_what_was_seen(request)
+        await self._door.follow(changed)
+        return changed
+
+
+def _edit(request: Request, letter: Letter) -> Action:
+    body = letter.body.replace("\r\n", "\n")
+    if request.home == "Drafts" and body.strip():
+        body = f"{body.strip()}\n"  # as a note is read
+    return request.action.edit({"to": letter.to, "subject": letter.subject, "body": body})
+
+
+def _demand_seen(request: Request, digest: str | None) -> Request:
+    """The request, where it is what the person saw; an answer to anything else leaves a yes that rests as it is."""
+    if digest is not None and request.digest != digest:
+        raise _not_what_was_seen(request)
+    return request
+
+
+def _demand_unheld(request: Request) -> None:
+    if request.state == "held":
+        raise Denied(f"{request.id} is approved already", reason="held", hint="undo it first")
+
+
+def _not_what_was_seen(request: Request) -> Changed:
+    return Changed(
+        f"the request {request.id} is no longer what was shown; it is at revision {request.revision} now",
+        hint="look at it again; nothing was decided",
+    )
+
+
+def _not_together(card: Card, why: str) -> Denied:
+    return Denied(
+        f"{card.id} ({printable(card.subject, 60)}) is {why}; nothing was approved",
+        reason="not_low_risk",
+        hint="together only waiting cards of low risk are approved; answer the others one by one",
+    )
+
+
+def _too_late(request: Request) -> Denied:
+    return Denied(
+        f"{request.id} can no longer be taken back: it is {request.state}",
+        reason="left",
+        hint="only a yes that still rests can be undone",
+    )

@@ -1,0 +1,81 @@
+"""A request that waits where the person looks: made once for one mail, whoever asks, however often."""
+
+import uuid
+from datetime import datetime
+
+from deskhand.clock import iso
+from deskhand.errors import UnderWay
+from deskhand.gate import ledger
+from deskhand.gate.actions import Action
+from deskhand.gate.door import Door
+from deskhand.gate.outcomes import NotApproved
+from deskhand.gate.requests import LIFETIME, Request, file_name
+from deskhand.mail import FullMessage
+from deskhand.mail.addresses import people
+from deskhand.store import Store
+
+
+class Asking:
+    def __init__(self, store: Store, door: Door) -> None:
+        self._store = store
+        self._door = door
+
+    async def ask(self, fresh: Request, known: Request | None) -> NotApproved:
+        """See to it that the request waits, and say where; `known` is what became of the same mail before."""
+        if known is not None and known.state == "rejected":
+            reason = f": {known.note}" if known.note else ""
+            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
+        request = known
+        if request is None or request.state not in ("waiting", "held"):
+            request = await self._insert(fresh)
+        path = await self._door.ensure_waiting(request)
+        where = f"The request waits in {path}; {self._door.how}, the same call sends it."
+        if request.revision > 1:
+            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}")
+        if known is not None and known.state == "expired" and known.expires is not None:
+            said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
+            return NotApproved("expired", path, f"{said} {where}")
+        return NotApproved("waiting", path, where)
+
+    async def _insert(self, request: Request) -> Request:
+        if await self._store.write(ledger.insert, request):
+            return request
+        theirs = await self._store.read(ledger.find_asked, request.asked)
+        if theirs is None or theirs.state != "waiting":
+            raise UnderWay("another process is sending this mail right now", hint="call again in a moment")
+        return theirs
+
+
+def open_request(action: Action, by: str, answered: FullMessage | None, now: datetime) -> Request:
+    """A request of a tool, as it begins."""
+    name = uuid.uuid4().hex[:16]
+    sender = None
+    warnings: tuple[str, ...] = ()
+    if answered is not None:
+        sender = _sender_of(answered)
+        warnings = answered.warnings
+    return Request(
+        id=name,
+        origin="tool",
+        send_id=name,
+        asked=action.digest,
+        proposed=action,
+        action=action,
+        digest=action.digest,
+        state="waiting",
+        file=file_name(name, action.kind, 1),
+        folder="Pending_Approval",
+        created=now,
+        expires=now + LIFETIME,
+        asked_by=by,
+        sender=sender,
+        warnings=warnings,
+    )
+
+
+def _sender_of(mail: FullMessage) -> str:
+    """The address in From, or as much of it as there is."""
+    found = people(mail.summary.sender)
+    if not found:
+        return mail.summary.sender.casefold()
+    return found[0].address.casefold()

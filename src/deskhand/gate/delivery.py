@@ -1,0 +1,327 @@
+"""From a yes to the hand: claim, prepare, send, check. The only caller of a hand.
+
+Nothing leaves unapproved: a claim takes an approved row, and the person's yes must name the digest that is sent.
+Nothing leaves altered: what is sent is composed from that row.
+Nothing leaves twice: one process can claim, the token is written down before the send, and a lost answer is looked up
+before anything is sent again.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import anyio
+
+from deskhand import audit
+from deskhand.audit import vault_log
+from deskhand.config import Settings
+from deskhand.errors import (
+    AuthRequired,
+    Denied,
+    DeskError,
+    InvalidInput,
+    OutcomeUnknown,
+    RateLimited,
+    SendFailed,
+    TimedOut,
+    UnderWay,
+)
+from deskhand.gate import files, ledger, proofs, sends
+from deskhand.gate.actions import Action, Mail, compose
+from deskhand.gate.door import Door
+from deskhand.gate.folders import RequestFile
+from deskhand.gate.later import backoff
+from deskhand.gate.ledger import Conflict
+from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
+from deskhand.gate.proofs import Answer
+from deskhand.gate.rate import Limits, Wait
+from deskhand.gate.record import GateCall, facts_of
+from deskhand.gate.requests import LIFETIME, Request, file_name
+from deskhand.mail import Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.store import Store, Transaction
+
+log = logging.getLogger("deskhand.delivery")
+
+LEASE = timedelta(seconds=120)
+"""How long a send may be under way; a live process has its answer, or has looked, within half of it."""
+_TRIES = 3
+_LATER = "call again in a moment; the desk looks what became of it and does not send it twice"
+_CERTAINLY_NOT_SENT = (SendFailed, RateLimited, AuthRequired, Denied, InvalidInput)
+
+
+Announce = Callable[[Action], None]
+"""Called with what is about to leave, before the hand is."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """Certainly not sent."""
+
+    error: DeskError
+
+
+@dataclass(frozen=True, slots=True)
+class _Unseen:
+    """The answer was lost, and looking failed too: whoever comes next looks again."""
+
+    error: DeskError
+
+
+_Sending = Sent | Unclear | _Refused | _Unseen
+
+
+class MailHand:
+    """How a mail leaves: by a token that finds it again, whatever becomes of the answer."""
+
+    def __init__(self, mailbox: Mailbox, request: Request) -> None:
+        self._mailbox = mailbox
+        self._mail: Outgoing = compose(request.action, request.send_id, request.frozen or request.created)
+
+    async def prepare(self) -> str:
+        return await self._mailbox.prepare(self._mail)
+
+    async def send(self, token: str) -> Sent:
+        return await self._mailbox.send(token, self._mail)
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        return await self._mailbox.check(token, self._mail)
+
+
+def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> MailHand:
+    match request.action:
+        case Mail():
+            return MailHand(mailbox(), request)
+
+
+class Delivery:
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        mailbox: Callable[[], Mailbox],
+        door: Door,
+        now: Callable[[], datetime],
+        lease: timedelta = LEASE,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._mailbox = mailbox
+        self._door = door
+        self._now = now
+        self._lease = lease
+        self._step = (lease / 4).total_seconds()
+        self._limits = Limits(settings.max_sends, timedelta(seconds=settings.window_seconds))
+
+    async def deliver(self, request: Request, call: GateCall, announce: Announce | None) -> Departure:
+        """Send what a person has approved, or finish what a process that died has begun."""
+        match request.state:
+            case "approved":
+                return await self._carry_out(lambda tx: self._claim(tx, request), call, announce)
+            case "sending" if request.lease is None or request.lease <= self._now():
+                return await self._carry_out(lambda tx: self._take_over(tx, request), call, announce)
+            case "sending":
+                raise _under_way()
+            case "unknown":
+                await self._door.ensure_waiting(request)
+                raise _unknown(request)
+            case _:
+                raise Denied(f"the request {request.id} is {request.state}", reason="no_approval", request=request.file)
+
+    async def deliver_by_hand(
+        self, request: Request, found: RequestFile, call: GateCall, announce: Announce | None
+    ) -> Departure:
+        """Send a mail that a file covers which the person wrote by hand; the file is used up by it."""
+        withdrawn: list[Request] = []
+
+        def work(tx: Transaction) -> Request | Wait | Conflict:
+            sends.take_turns(tx)
+            if isinstance(verdict := sends.allow(tx, now=self._now(), limits=self._limits), Wait):
+                return verdict
+            withdrawn.extend(ledger.withdraw(tx, request.asked))
+            used = sends.use_approval(tx, request, files.content_of(found), self._now())
+            if not used or not ledger.insert(tx, request):
+                raise _under_way()
+            self._door.demand_unchanged(found)
+            answer = Answer("approved", call.by, "hand-written")
+            approved = proofs.note_hand_written(tx, request, answer, self._now())
+            return sends.claim(tx, approved, now=self._now(), lease=self._lease)
+
+        outcome = await self._carry_out(work, call, announce)
+        for each in withdrawn:
+            await self._door.follow(each)
+        return outcome
+
+    def _claim(self, tx: Transaction, request: Request) -> Request | Wait | Conflict:
+        now = self._now()
+        sends.take_turns(tx)
+        if isinstance(verdict := sends.allow(tx, now=now, limits=self._limits), Wait):
+            return verdict
+        if not proofs.names_this_text(tx, request):
+            raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
+        claimed = sends.claim(tx, request, now=now, lease=self._lease)
+        if isinstance(claimed, Request):
+            self._door.demand_unmoved(request)  # where this raises, the row stays as it was
+        return claimed
+
+    def _take_over(self, tx: Transaction, request: Request) -> Request | Conflict:
+        return sends.take_over(tx, request, now=self._now(), lease=self._lease)
+
+    async def _carry_out(
+        self, claim: Callable[[Transaction], Request | Wait | Conflict], call: GateCall, announce: Announce | None
+    ) -> Departure:
+        """Cancelled or not: what was claimed is brought to an end that is written down."""
+        outcome: Departure
+        with anyio.CancelScope(shield=True):
+            match await self._store.write_in_thread(claim):
+                case Wait(until):
+                    outcome = Limited(self._limits, until - self._now())
+                    await self.record(call, outcome)
+                case Conflict():
+                    raise _under_way()
+                case Request() as claimed:
+                    outcome = await self._send_and_settle(claimed, call, announce)
+        return outcome
+
+    async def _send_and_settle(self, request: Request, call: GateCall, announce: Announce | None) -> Departure:
+        """The row is `sending`, and ours until its lease ends."""
+        call = replace(call, parameters={**call.parameters, **facts_of(request)})
+        hand = hand_for(request, self._mailbox)
+        match await self._send(request, hand, announce):
+            case Sent() as sent:
+                done: Departure = Released(sent, self._now(), edited=request.digest != request.asked)
+                untold = not call.proposed and request.origin == "tool"
+                await self.record(call, done, lambda tx: ledger.mark_sent(tx, request, sent, untold=untold))
+            case _Refused(error):
+                done = Failed(error)
+                await self.record(call, done, lambda tx: self._put_back(tx, request, error))
+            case _Unseen(error):
+                message = f"outcome unknown; the mailbox did not say ({error.message})"
+                done = Failed(OutcomeUnknown(message, hint=_LATER))
+                await self.record(call, done, lambda tx: sends.end_lease(tx, request, self._now()))
+            case Unclear(why):
+                return await self._leave_to_person(request, why, call)
+        await self._follow(request)
+        return done
+
+    async def _send(self, request: Request, hand: MailHand, announce: Announce | None) -> _Sending:
+        """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
+        found = await self._prepare_or_check(request, hand, announce)
+        for _ in range(_TRIES):
+            if not isinstance(found, NotSent):
+                return found
+            found = await self._send_once(request, found.token, hand)
+        if isinstance(found, NotSent):
+            return _Refused(SendFailed("the provider did not take the mail"))
+        return found
+
+    async def _prepare_or_check(
+        self, request: Request, hand: MailHand, announce: Announce | None
+    ) -> _Sending | NotSent:
+        """A token to send by; for a mail that somebody began to send before, first what became of it."""
+        if request.token is not None:
+            found = await self._check(request.token, hand)
+            if not isinstance(found, Unclear) or not request.once_more:
+                return found
+        try:
+            if announce is not None:
+                await asyncio.to_thread(announce, request.action)
+            with anyio.fail_after(self._step):
+                return NotSent(await hand.prepare())
+        except DeskError as error:
+            return _Refused(error)
+        except TimeoutError:
+            return _Refused(TimedOut("the mailbox did not answer in time"))
+        except OSError as error:
+            return _Refused(SendFailed(f"the line that goes before a send cannot be written: {error.strerror}"))
+
+    async def _send_once(self, request: Request, token: str, hand: MailHand) -> _Sending | NotSent:
+        """The one place where something leaves the desk: the token is written down, and the lease is ours."""
+        kept = await self._store.write(sends.keep_token, request, token)
+        if not kept or request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
+            return _Unseen(_under_way())
+        try:
+            with anyio.fail_after(self._step):
+                return await hand.send(token)
+        except (DeskError, TimeoutError) as error:
+            if isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown):
+                return _Refused(error)
+            return await self._check(token, hand)
+
+    async def _check(self, token: str, hand: MailHand) -> Sent | NotSent | Unclear | _Unseen:
+        try:
+            with anyio.fail_after(self._step):
+                return await hand.check(token)
+        except DeskError as error:
+            return _Unseen(error)
+        except TimeoutError:
+            return _Unseen(TimedOut("it did not answer in time"))
+
+    def _put_back(self, tx: Transaction, request: Request, error: DeskError) -> None:
+        now = self._now()
+        note = f"You approved it, but it is not known to have left: {error.message}."
+        due = now + backoff(request.attempts)
+        sends.put_back(tx, request, due, error=f"{error.code}: {error.message}", note=note)
+
+    async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
+        """Nobody knows whether it was sent: it waits for the person again, and says so."""
+        revision = request.revision + 1
+        note = (
+            f"This mail may have been sent already ({why}). Look into your Sent folder. To send it once more,"
+            " move this file to Approved/; to leave it at that, to Rejected/."
+        )
+        changes: dict[str, Any] = {
+            "revision": revision,
+            "file": file_name(request.id, request.action.kind, revision),
+            "folder": "Pending_Approval",
+            "note": note,
+            "expires": self._now() + LIFETIME,
+            "lease": None,
+            "due": None,
+        }
+        failed = Failed(_unknown(replace(request, file=changes["file"])))
+        await self.record(call, failed, lambda tx: ledger.change(tx, request, "unknown", **changes))
+        left = await self._store.read(ledger.find, request.id) or request
+        try:
+            await self._door.retire(request)
+            await self._door.replace(request, left)
+        except (OSError, DeskError) as error:  # the next call writes it, where this one cannot
+            log.warning("not_followed", extra={"request": request.id, "why": str(error)})
+        return failed
+
+    async def _follow(self, request: Request) -> None:
+        after = await self._store.read(ledger.find, request.id)
+        if after is not None:
+            await self._door.follow(after)
+
+    async def record(
+        self, call: GateCall, outcome: Departure, work: Callable[[Transaction], object] | None = None
+    ) -> None:
+        """Put the outcome on the record, in one transaction with the change of state that it means."""
+        result, error = result_of(outcome)
+        await self.write_entry(call.entry(result, error, self._now()), work)
+
+    async def write_entry(self, entry: audit.Entry, work: Callable[[Transaction], object] | None = None) -> None:
+        def together(tx: Transaction) -> None:
+            if work is not None:
+                work(tx)
+            audit.append(tx, entry)
+
+        await self._store.write(together)
+        if self._settings.vault_path is not None:
+            await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, entry)
+
+
+def _under_way() -> UnderWay:
+    return UnderWay("another process is sending this mail right now", hint=_LATER)
+
+
+def _unknown(request: Request) -> OutcomeUnknown:
+    return OutcomeUnknown(
+        "outcome unknown; the mail may or may not have been sent, and it is not sent again by itself",
+        hint=f"the person can look into the Sent folder and decide with Pending_Approval/{request.file}",
+        reason="unknown",
+        request=f"Pending_Approval/{request.file}",
+    )

@@ -1,0 +1,55 @@
+"""The person's door in the vault, open or closed: a desk without a vault does everything else all the same."""
+
+from dataclasses import replace
+from typing import Any
+
+from deskhand.gate import files
+from deskhand.gate.actions import Action
+from deskhand.gate.folders import RequestFile
+from deskhand.gate.requests import Request
+from deskhand.gate.vault import VaultDoor
+
+
+class ClosedDoor:
+    """Of a desk without a vault: nobody moves files, and there is nothing to follow."""
+
+    how = "once the person approved it on the page"
+
+    def show(self, request: Request) -> str:
+        return files.render_draft(replace(request, origin="draft"))
+
+    async def hear(self, request: Request) -> Request:
+        return request
+
+    async def hear_all(self) -> None: ...
+
+    async def notice_drafts(self) -> None: ...
+
+    async def catch_edit(self, request: Request) -> Request:
+        return request
+
+    def demand_unmoved(self, request: Request) -> None: ...
+
+    async def follow(self, request: Request) -> None: ...
+
+    async def follow_all(self) -> None: ...
+
+    async def ensure_waiting(self, request: Request) -> str:
+        return f"the person's inbox as {request.id}"
+
+    async def write_edit(self, request: Request, action: Action) -> None: ...
+
+    async def replace(self, old: Request, new: Request) -> None: ...
+
+    async def retire(self, request: Request) -> None: ...
+
+    async def explain(self, request: Request, marks: dict[str, Any]) -> None: ...
+
+    async def find_hand_written(self, action: Action) -> tuple[list[RequestFile], list[RequestFile]]:
+        del action
+        return [], []
+
+    def demand_unchanged(self, found: RequestFile) -> None: ...
+
+
+Door = VaultDoor | ClosedDoor

@@ -1,0 +1,236 @@
+"""What stands in a request's file: the sealed text of a tool's request, a draft that may be edited, a yes by hand.
+
+A sealed file is bound to one revision of one request by an HMAC over its whole text; the key is never in the vault.
+A draft is not sealed: the person may edit it, and what they make of it is what they say yes to.
+"""
+
+import hmac
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+from deskhand.clock import iso
+from deskhand.errors import FieldProblem, InvalidInput, printable
+from deskhand.gate.actions import Action, SendEmail
+from deskhand.gate.folders import RequestFile
+from deskhand.gate.requests import Request
+from deskhand.gate.risk import assess_text
+from deskhand.mail import mime
+from deskhand.mail.addresses import recipient
+from deskhand.notes import frontmatter
+
+DRAFT = "email_draft"
+"""The type of a draft's file."""
+_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
+_SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
+_MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
+_BACK = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
+
+
+# A sealed request.
+
+
+def render_request(request: Request, key: bytes) -> str:
+    """The text of a request's file: always the same for the same revision."""
+    text = frontmatter.render(_properties(request), _page(request))
+    opening, _, rest = text.partition("\n---\n")
+    return f'{opening}\nseal: "{_seal(text, key)}"\n---\n{rest}'
+
+
+def is_intact(found: RequestFile, request: Request, key: bytes) -> bool:
+    """Whether the file is, byte for byte, what the desk wrote for this revision of this request."""
+    given = found.properties
+    named = (given.get("digest"), given.get("revision", 1))
+    if not names(found, request) or named != (request.digest, request.revision):
+        return False
+    seal = str(given.get("seal"))
+    unsealed = found.text.replace(f'\nseal: "{seal}"\n', "\n", 1)
+    return hmac.compare_digest(_seal(unsealed, key).encode(), seal.encode())
+
+
+def names(found: RequestFile, request: Request) -> bool:
+    """Whether a sealed file is of this request; an earlier version sealed a draft by the id that its mail carries."""
+    return found.properties.get("action_id") in (request.id, request.send_id)
+
+
+def written_revision(found: RequestFile) -> int:
+    """The revision that a sealed file says it is of."""
+    written = found.properties.get("revision", 1)
+    return written if isinstance(written, int) else 1
+
+
+def read_edit(action: Action, found: RequestFile) -> Action:
+    """The mail as the person left it in a sealed file; as it was, where it can no longer be read as a mail."""
+    changes = {key: found.properties[key] for key in ("to", "subject") if isinstance(found.properties.get(key), str)}
+    message = _MESSAGE.search(found.text)
+    if message:
+        changes["body"] = message[2]
+    try:
+        return action.edit(changes)
+    except InvalidInput:
+        return action
+
+
+def fenced(text: str) -> str:
+    """As it is, in a fence that nothing inside can close."""
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _properties(request: Request) -> dict[str, Any]:
+    action = request.action
+    found: dict[str, Any] = {
+        "type": _TYPES[action.kind],
+        "status": "pending_approval",
+        "action_type": action.kind,
+        "to": action.to,
+        "subject": action.subject,
+        "created": iso(request.created),
+    }
+    if action.thread_id:
+        found["thread_id"] = action.thread_id
+    found |= {"action_id": request.id, "digest": request.digest}
+    if request.expires:
+        found["expires"] = iso(request.expires)
+    if request.revision > 1:
+        found["revision"] = request.revision
+    return found
+
+
+def _page(request: Request) -> str:
+    action = request.action
+    verb = "Reply to" if action.kind == "reply_email" else "Send to"
+    parts = [
+        f"# {verb} {action.to}?",
+        f"It would leave from {action.account}, exactly as it stands here.\n{_HOW}",
+        f"## Message\n\n{fenced(action.body)}",
+        "## Risk assessment\n\n" + "\n".join(f"- {line}" for line in assess_text(action)),
+        f"## Rollback plan\n\n{_BACK}",
+    ]
+    if request.token and request.note:
+        parts.insert(2, f"## Please look first\n\n{request.note}")
+    if request.difference:
+        parts.append(f"## What was changed\n\n{fenced(request.difference)}")
+    return "\n" + "\n\n".join(parts) + "\n"
+
+
+def _seal(text: str, key: bytes) -> str:
+    return hmac.new(key, text.encode(), sha256).hexdigest()
+
+
+# A draft.
+
+
+def render_draft(request: Request) -> str:
+    action = request.action
+    properties: dict[str, Any] = {
+        "type": DRAFT,
+        "status": "pending_approval",
+        "to": action.to,
+        "subject": action.subject,
+        "reply_to_message_id": action.reply_to_message_id,
+        "draft_id": request.id,
+        "drafted_by": request.asked_by,
+        "drafted_at": iso(request.created),
+    }
+    if request.urgent:
+        properties["priority"] = "urgent"
+    if request.warnings:
+        properties["warnings"] = list(request.warnings)
+    if request.about:
+        properties["answers"] = request.about
+    return frontmatter.render(properties, action.body)
+
+
+def is_draft(found: RequestFile) -> bool:
+    return found.properties.get("type") == DRAFT
+
+
+def read_draft(found: RequestFile) -> SendEmail:
+    """What a draft's file says now. One that is no mail any more is refused with the reason."""
+    given = {key: found.properties.get(key) for key in ("to", "subject", "reply_to_message_id")}
+    for key, value in given.items():
+        if not isinstance(value, str) and (value is not None or key != "reply_to_message_id"):
+            problem = FieldProblem(key, "is missing or no text", printable(value))
+            raise InvalidInput(f"the draft's {key} is missing or no text", fields=[problem])
+    return SendEmail(body=_draft_body(found.body), **given)
+
+
+def digest_words(letter: Action) -> str:
+    """By what an earlier version knew a draft that somebody approved: its words, without account and thread."""
+    fields = letter.model_dump(include={"to", "subject", "body", "reply_to_message_id"})
+    return sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+
+
+def rewrite_draft(found: RequestFile, action: Action) -> str:
+    """The draft's file with the person's new words; every other byte stays."""
+    heading = {"to": action.to, "subject": action.subject}
+    return frontmatter.rewrite(found.text, found.properties | heading, action.body)
+
+
+def _draft_body(body: str) -> str:
+    """The same text, whichever line ends the person's editor writes."""
+    text = body.replace("\r\n", "\n").strip()
+    return f"{text}\n" if text else ""
+
+
+# A yes that the person wrote by hand.
+
+
+def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
+    """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
+    if _SEALED_KEYS & given.keys():
+        return False
+    by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
+    return (
+        given.get("type") == _TYPES[action.kind]
+        and given.get("status") == "approved"
+        and given.get("action_type", action.kind) == action.kind
+        and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))
+        and _is_absent_or(given.get("thread_id"), action.thread_id)
+        and _is_absent_or(given.get("reply_to_message_id"), action.reply_to_message_id)
+        and _is_subject(given.get("subject"), action)
+        and _is_fresh(given.get("expires"), now)
+    )
+
+
+def content_of(found: RequestFile) -> str:
+    """By what a hand-written approval is used up: no copy of it releases anything again."""
+    return sha256(found.text.encode()).hexdigest()
+
+
+def _is_address(given: Any, address: str) -> bool:
+    try:
+        return isinstance(given, str) and recipient(given.strip()).casefold() == address.casefold()
+    except InvalidInput:
+        return False
+
+
+def _is_absent_or(given: Any, actual: str | None) -> bool:
+    return given is None or str(given) == actual
+
+
+def _is_subject(given: Any, action: Action) -> bool:
+    if given is None or given == "":
+        return True
+    text = str(given).strip()
+    if text == action.subject.strip():
+        return True
+    return action.kind == "reply_email" and mime.reply_subject(text) == action.subject
+
+
+def _is_fresh(expires: Any, now: datetime) -> bool:
+    if expires is None:
+        return True
+    try:
+        until = datetime.fromisoformat(str(expires))
+    except ValueError:
+        return False
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return now < until

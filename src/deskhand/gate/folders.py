@@ -1,0 +1,137 @@
+"""The desk's folders of requests on the disk: files read, written and moved, links never followed."""
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deskhand.errors import DeskError, Unreadable
+from deskhand.gate.requests import Folder
+from deskhand.notes import disk, frontmatter, paths
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFile:
+    """A file in one of the folders, and what was in it."""
+
+    folder: Folder
+    name: str
+    text: str
+    properties: dict[str, Any]
+    body: str = ""
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.name}"
+
+
+def as_file(folder: Folder, name: str, text: str) -> RequestFile:
+    try:
+        note = frontmatter.parse(text)
+    except Unreadable:
+        return RequestFile(folder, name, text, {})
+    return RequestFile(folder, name, text, note.frontmatter, note.body)
+
+
+class Folders:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def names(self, folder: Folder) -> list[tuple[str, int, int]]:
+        """Each note's name, when it was changed (in nanoseconds) and its size; the newest first."""
+        with self._open(folder) as opened:
+            entries = [entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")]
+            found = [_stamp(entry) for entry in entries if not entry.name.startswith(".")]
+        return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
+
+    def files(self, folder: Folder) -> Iterator[RequestFile]:
+        for name, _, _ in self.names(folder):
+            if found := self.read(folder, name):
+                yield found
+
+    def read(self, folder: Folder, name: str) -> RequestFile | None:
+        with self._open(folder) as opened:
+            try:
+                text = disk.read(opened, name).decode()
+            except (FileNotFoundError, UnicodeDecodeError, DeskError):
+                return None  # no ordinary text file: it can release nothing
+        return as_file(folder, name, text)
+
+    def create(self, folder: Folder, name: str, text: str) -> None:
+        """Write the file, unless there is one of that name."""
+        with self._open(folder) as opened, disk.locked(opened):
+            if paths.on_disk(opened, name) is None:
+                disk.create(opened, name, text.encode())
+
+    def rewrite(self, found: RequestFile, text: str) -> None:
+        """Only where the file still says what was found."""
+        with self._open(found.folder) as folder, disk.locked(folder):
+            disk.replace(folder, found.name, text.encode(), disk.etag(found.text.encode()))
+
+    def overwrite(self, found: RequestFile, text: str) -> None:
+        with self._open(found.folder) as folder, disk.locked(folder):
+            disk.replace(folder, found.name, text.encode(), None)
+
+    def move(self, found: RequestFile, folder: Folder, name: str | None = None) -> RequestFile:
+        with self._open(found.folder) as source, self._open(folder) as target:
+            free = _free_name(target, name or found.name)
+            disk.move(source, found.name, target, free)
+        return RequestFile(folder, free, found.text, found.properties, found.body)
+
+    def mark(self, found: RequestFile, changes: Mapping[str, Any]) -> None:
+        """Note in the file what became of it; a file that cannot take it keeps its text."""
+        with self._open(found.folder) as folder, disk.locked(folder):
+            try:
+                text = disk.read(folder, found.name).decode()
+                disk.replace(folder, found.name, frontmatter.merge(text, dict(changes)).encode(), None)
+            except (FileNotFoundError, UnicodeDecodeError, DeskError):
+                return
+
+    def stamp(self, folder: Folder) -> int:
+        """Changes whenever a file enters or leaves the folder."""
+        try:
+            return (self._root / folder).lstat().st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def claimed(self) -> list[str]:
+        """Files that an earlier version put aside while it was sending: the id that the mail carries, and the name."""
+        if not (self._root / "Approved" / ".sending").is_dir():
+            return []
+        with self._open("Approved", ".sending") as source:
+            return [name for name in os.listdir(source) if not name.startswith(".")]  # noqa: PTH208 - a descriptor
+
+    def return_claimed(self, claimed: str, folder: Folder) -> RequestFile | None:
+        """None where another process was faster."""
+        with self._open("Approved", ".sending") as source, self._open(folder) as target:
+            name = _free_name(target, claimed.partition(" ")[2] or claimed)
+            try:
+                disk.move(source, claimed, target, name)
+            except FileNotFoundError:
+                return None
+        return self.read(folder, name)
+
+    @contextmanager
+    def _open(self, *folders: str) -> Iterator[int]:
+        with paths.opened(self._root, folders, create=True) as (opened, _):
+            yield opened
+
+
+def _stamp(entry: "os.DirEntry[str]") -> tuple[str, int, int]:
+    try:
+        info = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return entry.name, 0, 0
+    return entry.name, info.st_mtime_ns, info.st_size
+
+
+def _free_name(folder: int, name: str) -> str:
+    stem, _, ending = name.rpartition(".")
+    wanted = name
+    number = 1
+    while paths.on_disk(folder, wanted) is not None:
+        number += 1
+        wanted = f"{stem} ({number}).{ending}"
+    return wanted

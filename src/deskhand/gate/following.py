@@ -1,0 +1,188 @@
+"""The files follow their rows: each is written, moved and marked as its request says.
+
+A file that cannot be moved now is moved at the next look over all; nothing else waits for it.
+"""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+from deskhand.errors import DeskError, InvalidInput
+from deskhand.gate import files, ledger
+from deskhand.gate.actions import Action
+from deskhand.gate.folders import Folders, RequestFile, as_file
+from deskhand.gate.requests import Folder, Request
+from deskhand.store import Store
+
+log = logging.getLogger("deskhand.vault")
+
+
+class Follower:
+    def __init__(self, store: Store, root: Path, key: bytes) -> None:
+        self.folders = Folders(root)
+        self._store = store
+        self._key = key
+        self._returned = False
+        """Whether the files that an earlier version had put aside are back."""
+
+    def show(self, request: Request) -> str:
+        """The request as the person reads it: made from the action, never from anybody's words about it."""
+        if request.home == "Drafts":
+            return files.render_draft(request)
+        return files.render_request(request, self._key)
+
+    async def return_claimed(self) -> None:
+        if self._returned:
+            return
+        for claimed in await asyncio.to_thread(self.folders.claimed):
+            await self._return(claimed)
+        self._returned = True
+
+    async def _return(self, claimed: str) -> None:
+        """A file that an earlier version put aside lies where its request says, like all others."""
+        send_id = claimed.partition(" ")[0]
+        request = await self._store.read(lambda tx: ledger.find_sent_as(tx, send_id))
+        if request is not None and request.state not in ("waiting", "held", "approved", "sending", "failed"):
+            found = await asyncio.to_thread(self.folders.return_claimed, claimed, "Done")
+            if found is not None:
+                marks = marks_of(request) or {"status": request.state}
+                await asyncio.to_thread(self.folders.mark, found, marks)
+            return
+        found = await asyncio.to_thread(self.folders.return_claimed, claimed, "Approved")
+        if found is not None and request is not None and request.state in ("approved", "sending"):
+            place = (found.folder, found.name)
+            await self._store.write(lambda tx: ledger.remember_place(tx, request.id, *place))
+
+    async def follow(self, request: Request) -> None:
+        """Put the file where its row says; what cannot be moved now is moved at the next look over all."""
+        try:
+            placed = await asyncio.to_thread(self._follow, request)
+        except (DeskError, OSError) as error:
+            log.warning("not_followed", extra={"request": request.id, "why": str(error)})
+            return
+        if placed != (request.folder, request.file):
+            await self._store.write(ledger.remember_place, request.id, *placed)
+
+    async def follow_all(self) -> None:
+        for request in await self._store.read(ledger.find_misplaced, 1000):
+            await self.follow(request)
+
+    def _follow(self, request: Request) -> tuple[Folder, str]:
+        found = self.folders.read(request.folder, request.file) or self.locate(request)
+        if found is None:
+            if request.place == request.home:
+                self.folders.create(request.home, request.file, self.show(request))
+            if request.place == "Approved":
+                # Asked where there is no vault: who remembers it in Approved/ would take its absence for a no.
+                return request.folder, request.file
+            return request.place, request.file
+        if found.folder == request.place or request.state == "failed":
+            return found.folder, found.name
+        if request.place == "Approved" and not self._is_unchanged(found, request):
+            return found.folder, found.name  # heard as an edit at the next look
+        marks = marks_of(request)
+        if marks:
+            self.folders.mark(found, marks)
+        moved = self.folders.move(found, request.place)
+        there = self.folders.read(moved.folder, moved.name)
+        if request.place == "Approved" and (there is None or not self._is_unchanged(there, request)):
+            # It was changed in this very moment: what nobody has seen must not lie among what was approved.
+            moved = self.folders.move(moved, found.folder, found.name)
+        return moved.folder, moved.name
+
+    def _is_unchanged(self, found: RequestFile, request: Request) -> bool:
+        if request.home == "Drafts":
+            return says_the_same(found, request)
+        return files.is_intact(found, request, self._key)
+
+    async def ensure_waiting(self, request: Request) -> str:
+        """See to it that the request's file lies where the person looks; its path."""
+        await asyncio.to_thread(self.folders.create, request.home, request.file, self.show(request))
+        return f"{request.home}/{request.file}"
+
+    async def write_edit(self, request: Request, action: Action) -> None:
+        """A draft's file gets the person's new words before its row does."""
+        if request.home == "Drafts" and (found := await asyncio.to_thread(self.locate, request)):
+            text = files.rewrite_draft(found, action)
+            files.read_draft(as_file(found.folder, found.name, text))  # what is no mail afterwards is refused now
+            await asyncio.to_thread(self.folders.rewrite, found, text)
+
+    async def replace(self, old: Request, new: Request) -> None:
+        """A sealed file makes room for that of the new revision: out of Approved/ first, then rewritten."""
+        if new.home == "Drafts":
+            return
+        try:
+            await asyncio.to_thread(self._replace, old, new)
+        except (DeskError, OSError) as error:
+            log.warning("not_replaced", extra={"request": new.id, "why": str(error)})
+
+    def _replace(self, old: Request, new: Request) -> None:
+        found = self.locate(old)
+        if found is None:
+            self.folders.create(new.home, new.file, self.show(new))
+            return
+        if found.folder != new.home or found.name != new.file:
+            found = self.folders.move(found, new.home, new.file)
+        self.folders.overwrite(found, self.show(new))
+
+    async def retire(self, request: Request) -> None:
+        """A draft's file whose request waits in another form from now on: nobody knows whether it left."""
+        found = await asyncio.to_thread(self.locate, request)
+        if found is not None and files.is_draft(found):
+            await asyncio.to_thread(self.folders.mark, found, {"status": "unknown"})
+            await asyncio.to_thread(self.folders.move, found, "Done")
+
+    async def explain(self, request: Request, marks: dict[str, Any]) -> None:
+        """The reason why it has not left, in the draft that lies in Approved/."""
+        found = await asyncio.to_thread(self.locate, request)
+        if found is not None and files.is_draft(found):
+            await asyncio.to_thread(self.folders.mark, found, marks)
+
+    def locate(self, request: Request) -> RequestFile | None:
+        """Where the request's file lies now. A no counts before a yes, should there be copies in both folders."""
+        by_name: tuple[Folder, ...] = ("Rejected", "Approved", request.home)
+        for folder in by_name:
+            if found := self.folders.read(folder, request.file):
+                return found
+        # Obsidian and the person may have renamed it.
+        others: set[Folder] = {"Approved", request.home}
+        if request.origin == "draft":  # the draft itself may not be retired yet
+            others.add("Drafts")
+        for folder in sorted(others):
+            for found in self.folders.files(folder):
+                if found.properties.get("draft_id") == request.id or files.names(found, request):
+                    return found
+        return None
+
+
+def says_the_same(found: RequestFile, request: Request) -> bool:
+    """Whether a draft's file says what its row does."""
+    try:
+        letter = files.read_draft(found)
+    except InvalidInput as error:
+        return request.fault == error.message
+    action = request.action
+    says = (letter.to, letter.subject, letter.body, letter.reply_to_message_id)
+    same = says == (action.to, action.subject, action.body, action.reply_to_message_id)
+    return same and request.fault is None and knows_thread(action)
+
+
+def knows_thread(action: Action) -> bool:
+    return action.reply_to_message_id is None or action.thread_id is not None
+
+
+def marks_of(request: Request) -> dict[str, Any]:
+    """What the file says about its end."""
+    match request.state:
+        case "sent":
+            ids = {"message_id": request.message_id, "thread_id": request.thread_id}
+            return {"status": "done", "action_id": request.send_id} | ids
+        case "expired" | "withdrawn":
+            return {"status": request.state}
+        case "rejected" if request.origin == "draft" and request.note:
+            return {"status": "rejected", "rejected_reason": request.note}
+        case "rejected" if request.origin == "draft":
+            return {"status": "rejected"}
+        case _:
+            return {}

@@ -1,0 +1,48 @@
+"""An approved request that did not leave: when it is tried again, and what its card says meanwhile."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from deskhand.errors import DeskError
+from deskhand.gate import ledger
+from deskhand.gate.outcomes import Departure, DevMode, Limited
+from deskhand.gate.requests import Request
+from deskhand.store import Store
+
+LONGEST_BACKOFF = timedelta(minutes=15)
+
+
+def backoff(attempts: int) -> timedelta:
+    """1, 2, 4 … seconds up to a quarter of an hour."""
+    return min(timedelta(seconds=2.0 ** min(attempts, 12)), LONGEST_BACKOFF)
+
+
+async def postpone(store: Store, request: Request, outcome: Departure, now: datetime) -> None:
+    """It may not leave yet: under DEV_MODE it rests, and the rate says from when on it may."""
+    changes: dict[str, Any] = {}
+    due = None
+    match outcome:
+        case DevMode():
+            note = "You approved it; DEV_MODE is on, so it was logged and not sent."
+            changes = {"resting": "dev_mode", "note": note}
+        case Limited(limits, wait):
+            minutes = max(1, round(wait.total_seconds() / 60))
+            sent = f"{limits.most} mails have left in this window"
+            changes = {"note": f"You approved it; {sent}, the next one can in {minutes} minutes."}
+            due = now + wait
+        case _:
+            return
+    await store.write(ledger.postpone, request, due, **changes)
+
+
+async def fail(store: Store, request: Request, error: DeskError, now: datetime) -> datetime:
+    """A try that did not even reach the gate: it is approved still, and tried again at that time."""
+    wait = backoff(request.attempts)
+    after = error.details.get("retry_after_seconds")
+    if isinstance(after, int):
+        wait = max(wait, timedelta(seconds=after))
+    due = now + wait
+    said = f"{error.code}: {error.message}"
+    attempts = request.attempts + 1
+    await store.write(ledger.postpone, request, due, attempts=attempts, error=said)
+    return due

@@ -1,0 +1,66 @@
+"""What comes of asking for something to leave the desk: values, each told apart by its type."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from deskhand.audit import Result
+from deskhand.errors import DeskError
+from deskhand.gate.rate import Limits
+from deskhand.mail import Sent
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """It left, exactly as the person approved it."""
+
+    mail: Sent
+    at: datetime
+    edited: bool
+    """The person changed what was proposed before saying yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class DevMode:
+    """It was logged and not sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    limits: Limits
+    wait: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    error: DeskError
+
+
+Departure = Released | DevMode | Limited | Failed
+"""What comes of a mail that a person has approved."""
+
+
+@dataclass(frozen=True, slots=True)
+class NotApproved:
+    """Not yet answered, answered with no, and expired are different answers."""
+
+    why: Literal["waiting", "rejected", "expired", "changed"]
+    request: str
+    """Where the request lies in the vault."""
+    note: str
+
+
+Outcome = Departure | NotApproved
+
+
+def result_of(outcome: Departure) -> tuple[Result, str | None]:
+    """How the record calls it, and the error."""
+    match outcome:
+        case Released():
+            return "success", None
+        case DevMode():
+            return "dev_mode", None
+        case Limited():
+            return "rate_limited", None
+        case Failed(error):
+            return "error", f"{error.code}: {error.message}"

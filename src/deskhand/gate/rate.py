@@ -1,0 +1,31 @@
+"""The window of sends: how many mails may leave within how long. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """One more mail may leave now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    most: int
+    window: timedelta
+
+
+def judge(*, sent: Sequence[datetime], now: datetime, limits: Limits) -> Allow | Wait:
+    """Whether the rate lets one more mail leave now."""
+    recent = sorted(at for at in sent if at > now - limits.window)
+    if len(recent) < limits.most:
+        return Allow()
+    if not limits.most:
+        return Wait(until=now + limits.window)
+    return Wait(until=recent[-limits.most] + limits.window)

@@ -1,0 +1,63 @@
+"""What the gate puts on the record: one entry for each call and each answer, in one transaction with its effect."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from deskhand import audit
+from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail
+from deskhand.gate.requests import Request
+
+
+@dataclass(frozen=True, slots=True)
+class GateCall:
+    """Who asks the gate for what."""
+
+    by: str
+    kind: str
+    target: str
+    started: datetime
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    proposed: bool = False
+    """Whether whoever proposed it is on the line and hears the outcome."""
+
+    def entry(self, result: audit.Result, error: str | None, now: datetime, **more: Any) -> audit.Entry:
+        took = round((now - self.started).total_seconds() * 1000)
+        facts = {**self.parameters, **more}
+        target = audit.masked(self.target)
+        return audit.Entry.of(
+            now, self.by, self.kind, target, parameters=facts, error=error, result=result, milliseconds=took
+        )
+
+
+def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) -> GateCall:
+    match proposal:
+        case SendEmail():
+            target = proposal.to
+            parameters: dict[str, Any] = {"to": audit.masked(proposal.to), "subject": proposal.subject}
+            if proposal.reply_to_message_id:
+                parameters["reply_to_message_id"] = proposal.reply_to_message_id
+        case ReplyEmail():
+            target = f"thread {proposal.thread_id}"
+            parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
+    if client is not None:
+        parameters["client"] = client
+    return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
+
+
+def facts_of(request: Request) -> dict[str, Any]:
+    """What the record says about a request; its text does not belong there."""
+    found: dict[str, Any] = {"action_id": request.id, "digest": request.digest}
+    if request.origin == "draft":
+        found["draft_id"] = request.id
+    if request.decided_by:
+        found["approved_by"] = request.decided_by
+    if request.difference:
+        found["edited_by_person"] = _extent(request.difference)
+    return found
+
+
+def _extent(difference: str) -> str:
+    signs = [line[:1] for line in difference.splitlines()[2:]]
+    return f"+{signs.count('+')} -{signs.count('-')} lines"

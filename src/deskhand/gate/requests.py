@@ -1,0 +1,153 @@
+"""A request: an action that waits for the person, with its life. One row each, whoever asked for it.
+
+    waiting ─► held ─► approved ─► sending ─► sent
+     │ ▲ ▲      │         │           ├─► approved   certainly not sent: the yes stays, and it is tried again
+     │ │ └─undo─┘         │           ├─► failed     the same, where a hand-written file had released it
+     │ └──── taken back ──┘           └─► unknown ─► held, approved   the person has looked and says: once more
+     ├─► rejected ─► approved         the person moved the file to Approved/ after all
+     ├─► expired
+     └─► withdrawn                    a hand-written approval released the same mail
+
+`due` says when somebody has to go on with it: when a hold ends, when an approved one is tried, when a lease is over.
+The rows are in `ledger`; a file in the vault follows its row, never the other way round.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from deskhand.gate.actions import Action
+
+Origin = Literal["tool", "draft"]
+"""Who made it: an assistant that called a tool, or the orchestrator (or the person) who wrote a draft."""
+State = Literal[
+    "waiting", "held", "approved", "sending", "sent", "unknown", "rejected", "expired", "withdrawn", "failed"
+]
+Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
+Proof = Literal["vault", "page", "terminal", "hand-written"]
+"""Why an answer counts as the person's: how it came in."""
+Resting = Literal["dev_mode"]
+"""Why an approved request is not tried again by itself."""
+
+OPEN: tuple[State, ...] = ("waiting", "held", "approved", "sending", "unknown")
+ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")
+"""States in which there is something left to answer."""
+DRAFT_PREFIX = "draft-"
+"""Every draft's id begins so; no tool's request does."""
+LIFETIME = timedelta(days=7)
+"""How long a request of a tool and the yes to it are good for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    id: str
+    origin: Origin
+    send_id: str
+    """The id that the mail itself carries, by which a send is found again."""
+    asked: str
+    """The digest of what was proposed; a person's edit changes the action, not this."""
+    proposed: Action
+    action: Action
+    digest: str
+    state: State
+    file: str
+    """The name of its file in the vault."""
+    folder: Folder
+    """Where that file was put or seen last: a file that lies elsewhere was moved by the person."""
+    created: datetime
+    revision: int = 1
+    expires: datetime | None = None
+    asked_by: str | None = None
+    """The door by which it was proposed; of a draft the rule, the model or the assistant that decided so."""
+    reason: str | None = None
+    """Why it was drafted, in the words of who decided so."""
+    mail: str | None = None
+    """The orchestrator's key of the mail that a draft answers."""
+    about: str | None = None
+    """The name of that mail's note."""
+    urgent: bool = False
+    sender: str | None = None
+    """Whose mail it answers, as the desk read it."""
+    warnings: tuple[str, ...] = ()
+    """What was odd about that mail."""
+    difference: str | None = None
+    """To what was proposed, as a unified diff."""
+    fault: str | None = None
+    """Why a draft cannot be sent as its file stands."""
+    note: str | None = None
+    """What the card says about it: the person's words with a no, why a yes came to nothing."""
+    words: str | None = None
+    """How the person wants it done instead."""
+    proof: Proof | None = None
+    decided_by: str | None = None
+    decided: datetime | None = None
+    once_more: bool = False
+    """The person has looked and wants it sent although it may have left before."""
+    due: datetime | None = None
+    tried: datetime | None = None
+    attempts: int = 0
+    error: str | None = None
+    resting: Resting | None = None
+    snoozed: datetime | None = None
+    frozen: datetime | None = None
+    """The Date of the bytes that are sent: they are the same at every attempt."""
+    lease: datetime | None = None
+    token: str | None = None
+    message_id: str | None = None
+    thread_id: str | None = None
+    untold: bool = False
+    """The desk sent it by itself, and whoever proposed it does not know yet."""
+    settled: bool = False
+    """The note of the mail it answers says what became of it."""
+
+    @property
+    def home(self) -> Folder:
+        """Where its file waits. One that may have left already waits as a sealed request, whoever wrote it."""
+        if self.origin == "draft" and not self.may_have_left:
+            return "Drafts"
+        return "Pending_Approval"
+
+    @property
+    def place(self) -> Folder:
+        """Where its file belongs in this state."""
+        match self.state:
+            case "waiting" | "held" | "unknown":
+                return self.home
+            case "approved" | "sending":
+                return "Approved"
+            case "rejected":
+                return "Rejected"
+            case "sent" | "expired" | "withdrawn" | "failed":
+                return "Done"
+
+    @property
+    def may_have_left(self) -> bool:
+        """It was begun to be sent, or is sent once more: a try of that which failed says nothing about the first."""
+        return self.token is not None or self.once_more
+
+    @property
+    def unanswered(self) -> State:
+        """The state in which it waits for the person: one that may have left is never again an ordinary request."""
+        if self.may_have_left:
+            return "unknown"
+        return "waiting"
+
+
+def is_draft_id(text: object) -> bool:
+    """Whether it can name a draft: a name that is part of an address would lead elsewhere."""
+    if not isinstance(text, str) or not text.startswith(DRAFT_PREFIX):
+        return False
+    rest = text.removeprefix(DRAFT_PREFIX)
+    return 0 < len(rest) <= 64 and rest.isascii() and rest.replace("-", "").replace("_", "").isalnum()
+
+
+def file_name(request_id: str, kind: str, revision: int) -> str:
+    """What a sealed request is called in the vault."""
+    word = kind.removesuffix("_email")
+    if revision == 1:
+        return f"email-{word}-{request_id}.md"
+    return f"email-{word}-{request_id}-{revision}.md"
+
+
+def draft_file_name(draft_id: str) -> str:
+    return f"reply-{draft_id.removeprefix(DRAFT_PREFIX)}.md"

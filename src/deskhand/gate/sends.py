@@ -1,0 +1,86 @@
+"""What a claim touches beside its request: the window of sends, and the approvals that a person wrote by hand."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from deskhand import clock
+from deskhand.gate.ledger import Conflict, change
+from deskhand.gate.rate import Allow, Limits, Wait, judge
+from deskhand.gate.requests import Request
+from deskhand.store import Transaction
+
+
+def allow(tx: Transaction, *, now: datetime, limits: Limits) -> Allow | Wait:
+    """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `take_turns`."""
+    return judge(sent=sent_since(tx, now - limits.window), now=now, limits=limits)
+
+
+def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
+    """When mails left that still count in the rate window, oldest first."""
+    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", clock.to_ms(since))
+    return [clock.from_ms(at) for (at,) in rows]
+
+
+def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
+    """approved -> sending, counted in the rate window. Nothing but an approved request is claimed."""
+    until = now + lease
+    frozen = request.frozen or now.replace(microsecond=0)
+    claimed = change(
+        tx, replace(request, state="approved"), "sending", frozen=frozen, lease=until, due=until, tried=now
+    )
+    if isinstance(claimed, Request):
+        tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", request.id, clock.to_ms(now))
+    return claimed
+
+
+def take_over(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
+    """A request whose process died in the middle of sending, once its lease has ended."""
+    if request.lease is not None and request.lease > now:
+        return Conflict()
+    return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
+
+
+def keep_token(tx: Transaction, request: Request, token: str) -> bool:
+    """Write down by which token it will be sent; not where the lease was lost meanwhile. "Once more" is used up."""
+    return not isinstance(change(tx, request, "sending", token=token, once_more=False), Conflict)
+
+
+def put_back(tx: Transaction, request: Request, due: datetime, **changes: Any) -> bool:
+    """Certainly not sent: neither the rate nor the yes is spent. Not where the lease was lost meanwhile."""
+    by_hand = request.proof == "hand-written"
+    changes |= {"lease": None, "token": None, "attempts": request.attempts + 1, "once_more": request.once_more}
+    if by_hand:
+        done = change(tx, request, "failed", due=None, **changes)
+    else:
+        done = change(tx, request, "approved", due=due, **changes)
+    if isinstance(done, Conflict):
+        return False
+    if by_hand:
+        tx.execute("DELETE FROM used_approvals WHERE action_id = ?", request.id)
+    tx.execute(
+        "DELETE FROM sends WHERE action_id = ? AND at = (SELECT MAX(at) FROM sends WHERE action_id = ?)",
+        *(request.id, request.id),
+    )
+    return True
+
+
+def end_lease(tx: Transaction, request: Request, now: datetime) -> None:
+    """Whoever comes next may look what became of it."""
+    change(tx, request, "sending", lease=now, due=now)
+
+
+def use_approval(tx: Transaction, request: Request, content: str, now: datetime) -> bool:
+    """Write down that a hand-written approval with this content is used; not where it was used before."""
+    sql = "INSERT INTO used_approvals (content, action_id, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+    return tx.execute(sql, content, request.id, clock.to_ms(now)) == 1
+
+
+def was_used(tx: Transaction, content: str) -> bool:
+    return tx.one("SELECT 1 FROM used_approvals WHERE content = ?", content) is not None
+
+
+def take_turns(tx: Transaction) -> None:
+    """Claims follow each other, on PostgreSQL too; SQLite has one writer anyway."""
+    if tx.dialect == "postgresql":
+        tx.execute("LOCK TABLE sends IN SHARE ROW EXCLUSIVE MODE")

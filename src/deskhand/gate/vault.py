@@ -1,0 +1,321 @@
+"""The vault as a door: the person answers by moving a file, and the files follow their rows.
+
+    Pending_Approval/, Drafts/ ─► Approved/ ─► Done/
+                              └─► Rejected/
+
+`hear` turns what the person did with a file into an answer, checked like any other and written down. `follow` puts a
+file where its row says. Where a file lies decides nothing by itself, and what is sent is never read from one.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from deskhand.errors import Changed, DeskError, InvalidInput, NotFound
+from deskhand.gate import files, ledger, proofs
+from deskhand.gate.actions import Action, describe_difference
+from deskhand.gate.drafts import HEARD, DraftReader
+from deskhand.gate.folders import RequestFile
+from deskhand.gate.following import knows_thread, says_the_same
+from deskhand.gate.ledger import Conflict
+from deskhand.gate.proofs import Answer
+from deskhand.gate.requests import Request, file_name
+from deskhand.mail import Mailbox
+from deskhand.store import Store, Transaction
+
+log = logging.getLogger("deskhand.vault")
+
+_LOST = "Your yes came to nothing: it was changed after your yes. Look at it again."
+_CONFIRM = "It was asked for in the vault; confirm it here."
+
+
+@dataclass(frozen=True, slots=True)
+class Yes:
+    found: RequestFile
+
+
+@dataclass(frozen=True, slots=True)
+class No:
+    found: RequestFile
+
+
+@dataclass(frozen=True, slots=True)
+class Edited:
+    found: RequestFile
+
+
+@dataclass(frozen=True, slots=True)
+class TakenBack:
+    """A yes or a no whose file was moved back, or a yes whose file was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """Whoever made the newest revision could not write its file: the process died, or has no vault."""
+
+
+Move = Yes | No | Edited | TakenBack | Outdated
+"""What the person did with a file since it was seen last."""
+
+
+class VaultDoor(DraftReader):
+    how = "when the person moves it to Approved/"
+    """How a yes comes in by this door."""
+
+    def __init__(
+        self,
+        store: Store,
+        root: Path,
+        key: bytes,
+        mailbox: Callable[[], Mailbox],
+        now: Callable[[], datetime],
+        *,
+        sealed: bool,
+    ) -> None:
+        """`sealed`: a draft that was merely moved is no yes, nor is a file that the person wrote by hand."""
+        super().__init__(store, root, key, mailbox, now, sealed=sealed)
+
+    # Hearing.
+
+    async def hear(self, request: Request) -> Request:
+        """Take up what the person did with the request's file; the request after it."""
+        if request.state not in HEARD:
+            return request
+        try:
+            await self.return_claimed()
+            move = await asyncio.to_thread(self._see, request)
+            if move is None or (self._is_expired(request) and not isinstance(move, No)):
+                return request
+            return await self._take_up(request, move)
+        except (DeskError, OSError) as error:
+            log.warning("not_heard", extra={"request": request.id, "why": str(error)})
+            return request
+
+    async def hear_all(self) -> None:
+        """What the person did with any file; a draft that they wrote themselves becomes a request."""
+        await self.return_claimed()
+        for folder in ("Drafts", "Approved", "Rejected"):
+            for request in await self.find_touched(folder):
+                await self.hear(request)
+
+    async def catch_edit(self, request: Request) -> Request:
+        """Before a yes by another door: an edited file is no longer what was shown, wherever it lies."""
+        found = None
+        if request.home != "Drafts" and request.state in ("waiting", "unknown"):
+            found = await asyncio.to_thread(self.folders.read, request.home, request.file)
+        if found is None or files.is_intact(found, request, self._key):
+            return request
+        if files.written_revision(found) < request.revision:
+            return request
+        return await self._revise(request, found)
+
+    def demand_unmoved(self, request: Request) -> None:
+        """Within a claim: the person has not taken the yes back in this very moment."""
+        try:
+            move = self._see(request)
+        except (DeskError, OSError) as error:
+            # The yes is in the ledger; a vault that is away for a moment takes nothing back.
+            log.warning("not_heard", extra={"request": request.id, "why": str(error)})
+            return
+        match move:
+            case None | Outdated():
+                return
+            case TakenBack():
+                raise Changed(f"Approved/{request.file} is gone")
+            case Yes(found) | No(found) | Edited(found):
+                raise Changed(f"{found.path} was changed in this moment")
+
+    def _see(self, request: Request) -> Move | None:
+        found = self.locate(request)
+        if found is None:
+            return _see_missing(request)
+        match found.folder:
+            case "Rejected":
+                return None if request.state == "rejected" else No(found)
+            case "Approved":
+                return self._see_approved(request, found)
+            case _:
+                return _see_waiting(request, found)
+
+    def _see_approved(self, request: Request, found: RequestFile) -> Move | None:
+        if request.home == "Drafts":
+            same = says_the_same(found, request)
+            if request.state == "approved":
+                return None if same else Edited(found)
+            # With sealed approvals a move is no yes; it was noted already where the file was seen there before.
+            noted = same and self._sealed and request.folder == "Approved"
+            return None if noted else Yes(found)
+        if files.is_intact(found, request, self._key):
+            return None if request.state == "approved" else Yes(found)
+        return Outdated() if _is_outdated(found, request) else Edited(found)
+
+    def _is_expired(self, request: Request) -> bool:
+        return request.expires is not None and self._now() >= request.expires and request.state != "unknown"
+
+    async def _take_up(self, request: Request, move: Move) -> Request:
+        match move:
+            case TakenBack():
+                request = await self._take_back(request)
+            case No(found):
+                request = await self._reject(request, found)
+            case Outdated():
+                await self.retire(request)
+                await self.replace(request, request)
+            case Yes(found) | Edited(found) if request.home == "Drafts" and found.folder == "Approved":
+                request = await self._approve_draft(request, found)
+            case Edited(found) if request.home == "Drafts":
+                request = await self._take_edit(request, found)
+            case Yes(found):
+                request = await self._approve(request, found)
+            case Edited(found):
+                request = await self._revise(request, found)
+        return request
+
+    async def _approve(self, request: Request, found: RequestFile) -> Request:
+        now = self._now()
+        answer = Answer("approved", "vault", "vault")
+        place = {"folder": found.folder, "file": found.name}
+
+        def work(tx: Transaction) -> Request | Conflict:
+            return proofs.approve(tx, request, answer, now, due=now, **place)
+
+        return await self._write(request, work)
+
+    async def _reject(self, request: Request, found: RequestFile) -> Request:
+        now = self._now()
+        reason = found.properties.get("rejected_reason")
+        note = str(reason) if reason else None
+        if request.state == "held" and note is None:
+            note = "Your yes came to nothing: its file was moved to Rejected/"
+        answer = Answer("rejected", "vault", "vault", note)
+        changes = {"folder": found.folder, "file": found.name, "note": note, "due": None, "snoozed": None}
+        decided = {"decided_by": "vault", "decided": now, "proof": "vault"}
+
+        def work(tx: Transaction) -> Request | Conflict:
+            return proofs.give(tx, request, answer, "rejected", now, **changes | decided)
+
+        return await self._write(request, work)
+
+    async def _take_back(self, request: Request) -> Request:
+        now = self._now()
+        answer = Answer("undone", "vault", "vault")
+        changes = {"folder": request.home, "due": None, "proof": None, "note": None}
+        return await self._write(
+            request, lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes)
+        )
+
+    async def _revise(self, request: Request, found: RequestFile) -> Request:
+        """An edited file releases nothing: it waits again, as a new revision that shows what was changed."""
+        now = self._now()
+        revision = request.revision + 1
+        action = request.action
+        if not request.may_have_left:  # one that may have left must stay what it was, or nobody could find out
+            action = files.read_edit(request.action, found)
+        changes: dict[str, Any] = {
+            "revision": revision,
+            "action": action,
+            "difference": describe_difference(request.proposed, action),
+            "file": file_name(request.id, action.kind, revision),
+            "folder": request.home,
+            "due": None,
+            "note": _note_of_lost(request),
+        }
+        answer = Answer("edited", "vault", "vault")
+
+        def work(tx: Transaction) -> Request | Conflict:
+            return proofs.give(tx, request, answer, request.unanswered, now, **changes)
+
+        revised = await self._write(request, work)
+        if revised.revision == revision:
+            await self.replace(request, revised)
+        return revised
+
+    # Drafts.
+
+    async def _approve_draft(self, request: Request, found: RequestFile) -> Request:
+        if not says_the_same(found, request):
+            request = await self._take_edit(request, found)
+        if request.state == "approved":
+            return request
+        if request.fault is not None:
+            await asyncio.to_thread(self.folders.mark, found, {"last_error": request.fault})
+            return request
+        if not self._sealed:
+            return await self._approve(request, found)
+        why = f"approvals are sealed here, and nobody approved exactly this text; run `deskhand approve {request.id}`"
+        await asyncio.to_thread(self.folders.mark, found, {"last_error": f"permission_denied: {why}"})
+        changes = {"folder": found.folder, "file": found.name, "note": _CONFIRM}
+        return await self._write(request, lambda tx: ledger.change(tx, request, request.state, **changes))
+
+    async def _take_edit(self, request: Request, found: RequestFile) -> Request:
+        """The person's words in a draft's file are the draft; a yes to other words is none to these."""
+        changes: dict[str, Any] = {"revision": request.revision + 1, "note": _note_of_lost(request), "due": None}
+        try:
+            action = await self.read_action(found, request)
+        except (InvalidInput, NotFound) as error:
+            if request.fault == error.message:
+                return request
+            changes["fault"] = error.message
+        else:
+            difference = describe_difference(request.proposed, action)
+            changes |= {"action": action, "difference": difference, "fault": None}
+            if not knows_thread(request.action):
+                return await self._take_over(request, changes)
+        state = request.unanswered
+        return await self._write(request, lambda tx: ledger.change(tx, request, state, **changes))
+
+    async def _take_over(self, request: Request, changes: dict[str, Any]) -> Request:
+        """A draft of an earlier version gets its thread; a yes to the words that stand there now still counts."""
+        action: Action = changes["action"]
+        words = files.digest_words(action)
+        if changes["difference"] is None:
+            changes |= {"revision": request.revision, "proposed": action, "asked": action.digest}
+
+        def work(tx: Transaction) -> Request | Conflict:
+            if proofs.carry_over_yes(tx, request, words, action.digest) and request.state in ("held", "approved"):
+                kept = {"note": request.note, "due": request.due}
+                return ledger.change(tx, request, request.state, **changes | kept)
+            return ledger.change(tx, request, request.unanswered, **changes)
+
+        return await self._write(request, work)
+
+    async def _write(self, request: Request, work: Callable[[Transaction], Request | Conflict]) -> Request:
+        """The request after the change, or as somebody else has just changed it."""
+        changed = await self._store.write(work)
+        if isinstance(changed, Request):
+            return changed
+        return await self._store.read(ledger.find, request.id) or request
+
+
+def _see_missing(request: Request) -> Move | None:
+    if request.state == "unknown":
+        return Outdated()
+    gone = request.state == "approved" and request.folder == "Approved"
+    return TakenBack() if gone else None
+
+
+def _see_waiting(request: Request, found: RequestFile) -> Move | None:
+    if request.state in ("approved", "rejected") and request.folder == request.place:
+        return TakenBack()
+    if _is_outdated(found, request):
+        return Outdated()
+    if request.home == "Drafts" and not says_the_same(found, request):
+        return Edited(found)
+    return None
+
+
+def _is_outdated(found: RequestFile, request: Request) -> bool:
+    """Whether a sealed request's file is that of an earlier revision, or still the draft that it was."""
+    if request.home == "Drafts":
+        return False
+    if files.is_draft(found):
+        return True
+    return files.names(found, request) and files.written_revision(found) < request.revision
+
+
+def _note_of_lost(request: Request) -> str | None:
+    return _LOST if request.state in ("held", "approved") else None

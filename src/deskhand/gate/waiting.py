@@ -1,0 +1,224 @@
+"""What waits for the person: the one list behind the page, the terminal, MCP, notifications and the dashboard.
+
+A card is made from the action itself, never from an assistant's words about it.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from deskhand import clock, unseen
+from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
+from deskhand.gate import ledger, recipients
+from deskhand.gate.recipients import Acquaintance, Recipient
+from deskhand.gate.requests import OPEN, Request, State
+from deskhand.gate.risk import Facts, Risk, assess
+from deskhand.mail import Mailbox
+from deskhand.store import Store, Transaction
+
+Kind = Literal["send_email", "reply_email", "draft"]
+CardState = State | Literal["snoozed"]
+_FURTHEST = 18
+"""Digits of a time in a cursor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The mail it answers."""
+
+    message_id: str
+    sender: str
+    subject: str
+    date: str
+    text: str
+    warnings: tuple[str, ...]
+    """What is odd about it: hidden text, a link that shows one host and leads to another, right-to-left override."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A request as the person sees it."""
+
+    id: str
+    kind: Kind
+    state: CardState
+    digest: str
+    """Of everything that would be sent; the answer names it."""
+    revision: int
+    account: str
+    to: tuple[Recipient, ...]
+    subject: str
+    body: str
+    answers: str | None
+    """The message id of the mail it answers."""
+    difference: str | None
+    """To what was proposed, as a unified diff."""
+    asked_by: str
+    """Which door proposed it, and for a draft by which rule or model."""
+    reason: str | None
+    """Why it was drafted, as the rule or the model said it; not the desk's own words."""
+    risk: Risk
+    created: datetime
+    expires: datetime | None
+    until: datetime | None
+    """When its hold or its snooze ends."""
+    note: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    waiting: int
+    held: int
+    snoozed: int
+
+
+class Waiting:
+    def __init__(
+        self,
+        store: Store,
+        find: Callable[[str], Awaitable[Request]],
+        refresh: Callable[[Request], Awaitable[Request]],
+        notice: Callable[[], Awaitable[None]],
+        mailbox: Callable[[], Mailbox],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._store = store
+        self.find = find
+        """One request, after what the person did with its file."""
+        self._refresh = refresh
+        self._notice = notice
+        self._mailbox = mailbox
+        self._now = now
+
+    async def requests(
+        self, *, limit: int = 50, after: str | None = None, snoozed: bool | None = None
+    ) -> tuple[list[Request], str | None]:
+        """A page of what waits or is under way, the oldest first, and the cursor of the next page."""
+        place = _place(after)
+        await self._notice()
+        now = self._now()
+        rows = await self._store.read(ledger.page, place, limit + 1, now, snoozed=snoozed)
+        more = None
+        if len(rows) > limit:
+            last = rows[limit - 1]
+            more = f"{clock.to_ms(last.created)}-{last.id}"
+        heard = [await self._refresh(row) for row in rows[:limit]]
+        return [request for request in heard if request.state in OPEN], more
+
+    async def cards(
+        self, *, limit: int = 50, after: str | None = None, snoozed: bool = False
+    ) -> tuple[list[Card], str | None]:
+        found, more = await self.requests(limit=limit, after=after, snoozed=snoozed)
+        return await self._cards_of(found), more
+
+    async def card(self, request_id: str) -> Card:
+        """The card of one request, whatever became of it."""
+        (card,) = await self._cards_of([await self.find(request_id)])
+        return card
+
+    async def counts(self) -> Counts:
+        found = await self._store.read(ledger.waiting_ids, self._now())
+        held = sum(state == "held" for _, state, _ in found)
+        snoozed = sum(asleep for _, state, asleep in found if state != "held")
+        return Counts(len(found) - held - snoozed, held, snoozed)
+
+    async def ids(self) -> frozenset[str]:
+        """What is neither answered nor put off."""
+        found = await self._store.read(ledger.waiting_ids, self._now())
+        return frozenset(name for name, state, asleep in found if state != "held" and not asleep)
+
+    async def original(self, card: Card) -> Original | None:
+        """The mail it answers, as plain text; None where it answers none, or that one is gone."""
+        if card.answers is None:
+            return None
+        try:
+            mail = await self._mailbox().get(card.answers)
+        except NotFound:
+            return None
+        except DeskError as error:
+            return Original(card.answers, "", "", "", "", (f"the mailbox cannot show it now: {error.message}",))
+        parts = {"sender": mail.summary.sender, "subject": mail.summary.subject, "text": mail.body}
+        odd = [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
+        return Original(
+            message_id=mail.summary.id,
+            sender=mail.summary.sender,
+            subject=mail.summary.subject,
+            date=clock.iso(mail.summary.date),
+            text=mail.body,
+            warnings=(*mail.warnings, *odd),
+        )
+
+    async def _cards_of(self, found: Sequence[Request]) -> list[Card]:
+        """All in a few queries, however many they are."""
+        addresses = [request.action.to for request in found]
+        now = self._now()
+
+        def ask(tx: Transaction) -> Acquaintance:
+            return recipients.find(tx, addresses)
+
+        known = await self._store.read(ask)
+        return [card_of(request, known, now) for request in found]
+
+
+def card_of(request: Request, known: Acquaintance, now: datetime) -> Card:
+    mail = request.action
+    recipient = known.recipient(mail.to, request.sender)
+    state, until = _standing(request, now)
+    return Card(
+        id=request.id,
+        kind="draft" if request.origin == "draft" else mail.kind,
+        state=state,
+        digest=request.digest,
+        revision=request.revision,
+        account=mail.account,
+        to=(recipient,),
+        subject=mail.subject,
+        body=mail.body,
+        answers=mail.reply_to_message_id,
+        difference=request.difference,
+        asked_by=request.asked_by or "not written down",
+        reason=request.reason,
+        risk=_risk(request, recipient, known),
+        created=request.created,
+        expires=request.expires,
+        until=until,
+        note=request.note,
+    )
+
+
+def _risk(request: Request, recipient: Recipient, known: Acquaintance) -> Risk:
+    mail = request.action
+    facts = Facts(
+        account=mail.account,
+        to=mail.to,
+        subject=mail.subject,
+        body=mail.body,
+        known=recipient.known,
+        sender=request.sender,
+        domains=known.domains,
+        warnings=request.warnings,
+    )
+    found = assess(facts)
+    if request.fault is None:
+        return found
+    return Risk("high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons))
+
+
+def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | None]:
+    """The state as the person sees it, and until when it is so."""
+    if request.state == "held":
+        return "held", request.due
+    if request.snoozed is not None and request.snoozed > now and request.state in ("waiting", "unknown"):
+        return "snoozed", request.snoozed
+    return request.state, None
+
+
+def _place(cursor: str | None) -> tuple[int, str]:
+    if cursor is None:
+        return (0, "")
+    created, dash, name = cursor.partition("-")
+    if not dash or not created.isdecimal() or not created.isascii() or len(created) > _FURTHEST:
+        problem = FieldProblem("cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor")
+        raise InvalidInput("this cursor does not continue this list", fields=[problem])
+    return int(created), name
