@@ -21,14 +21,11 @@ def place(root: Path, folder: str, name: str, text: str) -> None:
 
 
 def where(root: Path, name: str) -> str | None:
-    """The folder in which the file lies; one that the gate has claimed counts as approved."""
+    """The folder in which the file lies."""
     for folders in _ANYWHERE:
         with suppress(DeskError), paths.opened(root, folders) as (opened, _), suppress(FileNotFoundError):
             os.stat(name, dir_fd=opened, follow_symlinks=False)
             return folders[0]
-    with suppress(DeskError), paths.opened(root, ("Approved", ".sending")) as (opened, _):
-        if any(entry.name.endswith(f" {name}") for entry in os.scandir(opened)):
-            return "Approved"
     return None
 
 
