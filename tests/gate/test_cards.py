@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -25,6 +26,7 @@ from deskhand.gate.requests import Request, file_name
 from deskhand.gate.waiting import Card, Waiting
 from deskhand.mail import FullMessage
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.orchestrator.replies import look_around
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
 from tests.gate.site import HELLO, Clock, Interrupted, said
@@ -851,3 +853,170 @@ async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one
         for bad in ("x", "12", "-1", "１-x", "9" * 30 + "-x"):
             with pytest.raises(InvalidInput):
                 await waiting.cards(after=bad)
+
+
+# Where a file lies is an answer once, and only where the person put it there.
+
+
+async def drafted_at(desk: Desk, study: Study) -> Request:
+    """A draft that waits with its file in Drafts/."""
+    request = drafted("draft-0123456789abcdef", "ann@example.org", study.clock())
+    await desk.store.write(ledger.insert, request)
+    await desk.door.follow(request)
+    return request
+
+
+def moved(study: Study, file: Path, folder: str, name: str | None = None) -> Path:
+    (study.home.vault / folder).mkdir(exist_ok=True)
+    return file.rename(study.home.vault / folder / (name or file.name))
+
+
+async def work(desk: Desk) -> None:
+    """What the orchestrator does with what is due, without its step over MCP."""
+    await look_around(desk)
+    await desk.gate.release_due("orchestrator")
+
+
+@requirement("cards:digest")
+@requirement("gate:withdrawn")
+@pytest.mark.parametrize("kind", ["tool", "draft"])
+async def test_a_no_holds_though_the_file_still_lies_in_approved(study: Study, kind: str) -> None:
+    async with study.opened(DESKHAND_MAX_SENDS="0", DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        request_id = (await asked(desk, client)).id if kind == "tool" else (await drafted_at(desk, study)).id
+        card = await desk.waiting.card(request_id)
+        await desk.answers.approve(request_id, card.digest, "person")
+        await work(desk)
+        (file,) = study.files("Approved")
+        elsewhere = Desk(
+            load({k: v for k, v in study.home.environment.items() if k != "VAULT_PATH"}).settings, study.clock
+        )
+        await elsewhere.answers.reject(request_id, card.digest, "no", "person")
+        elsewhere.close()
+        assert file.exists()
+    async with study.opened() as (desk, _):
+        await work(desk)
+        await work(desk)
+        assert ((await desk.waiting.card(request_id)).state, await sent(desk)) == ("rejected", [])
+        assert [each.name for each in study.files("Rejected")] == [file.name]
+
+
+@requirement("gate:withdrawn")
+async def test_a_late_follower_does_not_turn_a_no_into_a_yes(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.answers.approve(card.id, card.digest, "person")
+        approved = await desk.gate.end_hold(await desk.gate.find(card.id))
+        await desk.answers.reject(card.id, card.digest, None, "person")
+        await desk.door.follow(approved)
+        await work(desk)
+        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == ("rejected", [])
+        assert (len(study.files("Rejected")), study.files("Approved")) == (1, [])
+
+
+@requirement("gate:withdrawn")
+@pytest.mark.parametrize("kind", ["tool", "draft"])
+async def test_a_no_under_another_name_is_heard_while_a_yes_rests(study: Study, kind: str) -> None:
+    async with study.opened() as (desk, client):
+        request_id = (await asked(desk, client)).id if kind == "tool" else (await drafted_at(desk, study)).id
+        card = await desk.waiting.card(request_id)
+        await desk.answers.approve(request_id, card.digest, "person")
+        (file,) = study.files("Pending_Approval") + study.files("Drafts")
+        os.utime(file, (study.clock().timestamp(), study.clock().timestamp()))
+        moved(study, file, "Rejected", "no 1.md")
+        study.clock.pass_by(seconds=10)
+        await work(desk)
+        assert ((await desk.waiting.card(request_id)).state, await sent(desk)) == ("rejected", [])
+
+
+@requirement("gate:once")
+async def test_a_request_that_is_opened_again_takes_the_place_of_the_one_that_waits(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        first = await asked(desk, client)
+        file = moved(study, study.files("Pending_Approval")[0], "Rejected")
+        await work(desk)
+        hand = study.home.vault / "Approved" / "yes.md"
+        hand.parent.mkdir(exist_ok=True)
+        hand.write_text("---\ntype: email_send\nstatus: approved\nto: ann@example.org\n---\nFine.\n")
+        study.clock.pass_by(minutes=1)
+        other = Letter(**HELLO | {"subject": "Other"})
+        await desk.gate.propose(SendEmail(to=other.to, subject=other.subject, body=other.body), "email_mcp")
+        second = proposed("0123456789abcdef", HELLO["to"], study.clock())
+        known = await desk.gate.find(first.id)
+        second = replace(second, asked=known.asked, action=known.action, proposed=known.proposed, digest=known.digest)
+        await desk.store.write(ledger.insert, second)
+        moved(study, file, "Approved")
+        await work(desk)
+        states = [(await desk.waiting.card(each)).state for each in (first.id, second.id)]
+        assert states == ["sent", "withdrawn"]
+
+
+@requirement("cards:hold")
+async def test_a_yes_that_was_taken_back_and_given_again_rests_anew(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        await desk.answers.approve(card.id, card.digest, "person")
+        study.clock.pass_by(seconds=10)
+        taken = await desk.gate.take_due()
+        assert taken is not None
+        await desk.answers.undo(card.id, "person")
+        await desk.answers.approve(card.id, card.digest, "person")
+        assert not await desk.gate.go_on(taken, lambda due: desk.gate.release(due.id, "desk"))
+        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == ("held", [])
+
+
+@requirement("cards:edited")
+async def test_the_words_of_an_unsendable_draft_wait_for_their_own_yes(study: Study) -> None:
+    async with study.opened() as (desk, _):
+        request = await drafted_at(desk, study)
+        file = moved(study, study.files("Drafts")[0], "Approved")
+        file.write_text(file.read_text().replace("y\n", "\n"))
+        await work(desk)
+        broken = await desk.waiting.card(request.id)
+        assert (broken.state, broken.risk.level) == ("waiting", "high")
+        await desk.answers.edit(request.id, broken.digest, Letter("ann@example.org", "x", "Now."), "person")
+        await work(desk)
+        assert ((await desk.waiting.card(request.id)).state, await sent(desk)) == ("waiting", [])
+
+
+@requirement("cards:waiting")
+async def test_a_draft_of_the_persons_own_may_have_the_name_of_one_that_has_left(study: Study) -> None:
+    async with study.opened() as (desk, _):
+        file = study.home.vault / "Approved" / "mail.md"
+        file.parent.mkdir(exist_ok=True)
+        for body in ("first", "second"):
+            file.write_text(f"---\ntype: email_draft\nto: ann@example.org\nsubject: hi\n---\n{body}\n")
+            await work(desk)
+            await work(desk)
+        assert sorted(mail.body for mail in await sent(desk)) == ["first\n", "second\n"]
+
+
+@requirement("backup:proved")
+async def test_after_a_restore_what_was_approved_or_being_sent_waits_for_the_person(study: Study) -> None:
+    async with study.opened(DESKHAND_MAX_SENDS="0", DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        card = await asked(desk, client)
+        await desk.answers.approve(card.id, card.digest, "person")
+        sending = await asked(desk, client, subject="Other")
+        await desk.store.write(ledger.take_back_all, "restored")
+        row = await desk.store.read(ledger.find, sending.id)
+        assert row is not None
+        claimed_row = replace(
+            row, state="sending", id="fedcba9876543210", asked="x", lease=study.clock(), due=study.clock()
+        )
+        await desk.store.write(ledger.insert, claimed_row)
+        await desk.store.write(ledger.take_back_all, "restored")
+    async with study.opened() as (desk, _):
+        await work(desk)
+        await work(desk)
+        states = [(await desk.waiting.card(each)).state for each in (card.id, "fedcba9876543210")]
+        assert (states, await sent(desk)) == (["waiting", "unknown"], [])
+
+
+@requirement("cards:edited")
+async def test_a_desk_without_a_vault_edits_no_draft(study: Study) -> None:
+    async with study.opened() as (desk, _):
+        request = await drafted_at(desk, study)
+    environment = {key: value for key, value in study.home.environment.items() if key != "VAULT_PATH"}
+    desk = Desk(load(environment).settings, study.clock)
+    with pytest.raises(Denied, match="edited where the vault is"):
+        await desk.answers.edit(request.id, request.digest, Letter("ann@example.org", "x", "Other."), "person")
+    desk.close()

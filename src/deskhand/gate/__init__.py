@@ -80,9 +80,7 @@ class Gate:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
                 with suppress(Changed):  # another process was faster with this file
                     return await self._delivery.deliver_by_hand(yes, found, call, announce)
-            asked = await self._asking.ask(fresh, request)
-            if used:
-                asked = replace(asked, note=f"{used[0].path} was used before and is no new yes. {asked.note}")
+            asked = await self._asking.ask(fresh, request, used)
             await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
         except DeskError as error:
             return await self._record(call, Failed(error))
@@ -105,7 +103,7 @@ class Gate:
     async def release_due(self, by: str = "desk") -> list[str]:
         """Go on with everything whose time has come; the ids of what this process went on with."""
         done: list[str] = []
-        while (request := await self.take_due()) is not None:
+        while request := await self.take_due():
             if await self.go_on(request, lambda due: self.release(due.id, by)):
                 done.append(request.id)
         return done
@@ -119,7 +117,10 @@ class Gate:
 
     async def go_on(self, request: Request, send: Callable[[Request], Awaitable[object]]) -> bool:
         """End a hold, and hand what is approved to whoever sends it; whether there was anything to do."""
+        taken = request.decided
         request = await self.find(request.id)
+        if request.state == "held" and request.decided != taken:
+            return False  # taken back and given again: that yes has its own rest
         if request.state == "held":
             request = await self.end_hold(request)
         if request.state not in ("approved", "sending"):
@@ -162,7 +163,7 @@ class Gate:
         """The request after what the person did with its file, and after its time has run out."""
         heard = await self._door.hear(request)
         late = heard.expires is not None and self._now() >= heard.expires
-        if not late or heard.state not in ("waiting", "held", "approved"):
+        if not (late and heard.state in ("waiting", "held", "approved")):
             return heard
         note = heard.note
         if heard.state == "held":

@@ -1,6 +1,7 @@
 """A request that waits where the person looks: made once for one mail, whoever asks, however often."""
 
 import uuid
+from collections.abc import Sequence
 from datetime import datetime
 
 from deskhand.clock import iso
@@ -8,6 +9,7 @@ from deskhand.errors import UnderWay
 from deskhand.gate import ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
+from deskhand.gate.folders import RequestFile
 from deskhand.gate.outcomes import NotApproved
 from deskhand.gate.requests import LIFETIME, Request, file_name
 from deskhand.mail import FullMessage
@@ -20,8 +22,11 @@ class Asking:
         self._store = store
         self._door = door
 
-    async def ask(self, fresh: Request, known: Request | None) -> NotApproved:
-        """See to it that the request waits, and say where; `known` is what became of the same mail before."""
+    async def ask(self, fresh: Request, known: Request | None, used: Sequence[RequestFile]) -> NotApproved:
+        """See to it that the request waits, and say where.
+
+        `known` is what became of the same mail before, `used` are hand-written approvals that have done their service.
+        """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
             return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
@@ -30,6 +35,8 @@ class Asking:
             request = await self._insert(fresh)
         path = await self._door.ensure_waiting(request)
         where = f"The request waits in {path}; {self._door.how}, the same call sends it."
+        if used:
+            where = f"{used[0].path} was used before and is no new yes. {where}"
         if request.revision > 1:
             return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}")
         if known is not None and known.state == "expired" and known.expires is not None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
+from deskhand.errors import Denied
 from deskhand.gate import files
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import RequestFile
@@ -37,7 +38,10 @@ class ClosedDoor:
     async def ensure_waiting(self, request: Request) -> str:
         return f"the person's inbox as {request.id}"
 
-    async def write_edit(self, request: Request, action: Action) -> None: ...
+    async def write_edit(self, request: Request, action: Action) -> None:
+        del action
+        if request.home == "Drafts":  # its words stand in a file that this desk cannot reach
+            raise Denied("a draft is edited where the vault is", reason="no_vault", hint="set VAULT_PATH, or reject it")
 
     async def replace(self, old: Request, new: Request) -> None: ...
 

@@ -69,7 +69,9 @@ class DraftReader(Follower):
         found = [request for each in moved if (request := await self._store.read(ledger.find, each))]
         if folder == "Rejected":
             return found
-        strangers = [each for each in names if each[0] not in known and each not in self._foreign]
+        # A name may have been that of a request which is over: what lies there now is read.
+        open_names = {name for name, (_, _, state) in known.items() if state in HEARD}
+        strangers = [each for each in names if each[0] not in open_names and each not in self._foreign]
         return found + [request for each in strangers if (request := await self._adopt(folder, each))]
 
     async def _adopt(self, folder: Folder, name: tuple[str, int, int]) -> Request | None:

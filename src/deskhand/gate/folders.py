@@ -46,9 +46,10 @@ class Folders:
             found = [_stamp(entry) for entry in entries if not entry.name.startswith(".")]
         return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
 
-    def files(self, folder: Folder) -> Iterator[RequestFile]:
-        for name, _, _ in self.names(folder):
-            if found := self.read(folder, name):
+    def files(self, folder: Folder, since: int = 0) -> Iterator[RequestFile]:
+        """Those that were written since then, the newest first."""
+        for name, changed, _ in self.names(folder):
+            if changed >= since and (found := self.read(folder, name)):
                 yield found
 
     def read(self, folder: Folder, name: str) -> RequestFile | None:

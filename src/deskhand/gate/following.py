@@ -17,6 +17,8 @@ from deskhand.store import Store
 
 log = logging.getLogger("deskhand.vault")
 
+_SECOND = 1_000_000_000
+
 
 class Follower:
     def __init__(self, store: Store, root: Path, key: bytes) -> None:
@@ -56,6 +58,8 @@ class Follower:
 
     async def follow(self, request: Request) -> None:
         """Put the file where its row says; what cannot be moved now is moved at the next look over all."""
+        now = await self._store.read(ledger.find, request.id)
+        request = now or request  # as it is, not as it was when somebody decided to follow it
         try:
             placed = await asyncio.to_thread(self._follow, request)
         except (DeskError, OSError) as error:
@@ -79,6 +83,8 @@ class Follower:
             return request.place, request.file
         if found.folder == request.place or request.state == "failed":
             return found.folder, found.name
+        if request.place == "Approved" and found.folder != request.folder:
+            return request.folder, request.file  # the person moved it meanwhile: that is heard first
         if request.place == "Approved" and not self._is_unchanged(found, request):
             return found.folder, found.name  # heard as an edit at the next look
         marks = marks_of(request)
@@ -149,8 +155,9 @@ class Follower:
         others: set[Folder] = {"Approved", request.home}
         if request.origin == "draft":  # the draft itself may not be retired yet
             others.add("Drafts")
-        for folder in sorted(others):
-            for found in self.folders.files(folder):
+        since = round(request.created.timestamp() * 1e9) - _SECOND
+        for folder in ("Rejected", *sorted(others)):
+            for found in self.folders.files(folder, since if folder == "Rejected" else 0):
                 if found.properties.get("draft_id") == request.id or files.names(found, request):
                     return found
         return None

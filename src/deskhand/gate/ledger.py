@@ -184,6 +184,8 @@ def insert(tx: Transaction, request: Request) -> bool:
 
 def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -> Request | Conflict:
     """The request as the caller saw it becomes `state`, or somebody else was faster."""
+    if state in OPEN and request.state not in OPEN and not _make_room(tx, request):
+        return Conflict()
     changed = replace(request, state=state, **changes)
     if "action" in changes:
         changed = replace(changed, digest=changed.action.digest)
@@ -197,6 +199,14 @@ def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -
         *(*values.values(), request.id, request.state, request.revision, _to_column("lease", request.lease) or 0),
     )
     return changed if done else Conflict()
+
+
+def _make_room(tx: Transaction, request: Request) -> bool:
+    """One request for one proposal: what is opened again takes the place of one that waits meanwhile."""
+    sql = "UPDATE requests SET state = 'withdrawn', due = NULL WHERE asked = ? AND origin = 'tool' AND id <> ?"
+    tx.execute(f"{sql} AND state IN ('waiting', 'held', 'approved')", request.asked, request.id)
+    sql = "SELECT 1 FROM requests WHERE asked = ? AND origin = 'tool' AND id <> ? AND state IN ('sending', 'unknown')"
+    return tx.one(sql, request.asked, request.id) is None
 
 
 def remember_place(tx: Transaction, request_id: str, folder: Folder, file: str) -> None:
@@ -262,8 +272,13 @@ def mark_told(tx: Transaction, request: Request) -> bool:
 def take_back_all(tx: Transaction, note: str) -> None:
     """No yes counts any more: what it was given to may have left since this database was written."""
     tx.execute(
-        "UPDATE requests SET state = CASE WHEN token IS NULL THEN 'waiting' ELSE 'unknown' END, due = NULL, note = ?"
-        " WHERE state IN ('held', 'approved')",
+        "UPDATE requests SET state = CASE WHEN token IS NULL AND once_more = 0 THEN 'waiting' ELSE 'unknown' END,"
+        " due = NULL, note = ? WHERE state IN ('held', 'approved')",
+        note,
+    )
+    tx.execute(
+        "UPDATE requests SET state = 'unknown', token = COALESCE(token, send_id), due = NULL, lease = NULL, note = ?"
+        " WHERE state = 'sending'",
         note,
     )
 

@@ -26,8 +26,8 @@ State = Literal[
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
 Proof = Literal["vault", "page", "terminal", "hand-written"]
 """Why an answer counts as the person's: how it came in."""
-Resting = Literal["dev_mode"]
-"""Why an approved request is not tried again by itself."""
+Resting = Literal["dev_mode", "unconfirmed"]
+"""Why nobody goes on with it by itself: DEV_MODE is on, or a draft in Approved/ is no yes until it is confirmed."""
 
 OPEN: tuple[State, ...] = ("waiting", "held", "approved", "sending", "unknown")
 ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")

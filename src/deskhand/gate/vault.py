@@ -58,7 +58,12 @@ class Outdated:
     """Whoever made the newest revision could not write its file: the process died, or has no vault."""
 
 
-Move = Yes | No | Edited | TakenBack | Outdated
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """The desk itself put the file there, or has seen it there before: that is no new answer."""
+
+
+Move = Yes | No | Edited | TakenBack | Outdated | Misplaced
 """What the person did with a file since it was seen last."""
 
 
@@ -122,7 +127,7 @@ class VaultDoor(DraftReader):
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
             return
         match move:
-            case None | Outdated():
+            case None | Outdated() | Misplaced():
                 return
             case TakenBack():
                 raise Changed(f"Approved/{request.file} is gone")
@@ -142,13 +147,15 @@ class VaultDoor(DraftReader):
                 return _see_waiting(request, found)
 
     def _see_approved(self, request: Request, found: RequestFile) -> Move | None:
+        seen = request.folder == "Approved"
+        unconfirmed = seen and request.resting == "unconfirmed"
+        if seen and request.state != "approved" and not unconfirmed:
+            return Misplaced()
         if request.home == "Drafts":
             same = says_the_same(found, request)
             if request.state == "approved":
                 return None if same else Edited(found)
-            # With sealed approvals a move is no yes; it was noted already where the file was seen there before.
-            noted = same and self._sealed and request.folder == "Approved"
-            return None if noted else Yes(found)
+            return None if same and unconfirmed else Yes(found)
         if files.is_intact(found, request, self._key):
             return None if request.state == "approved" else Yes(found)
         return Outdated() if _is_outdated(found, request) else Edited(found)
@@ -162,6 +169,8 @@ class VaultDoor(DraftReader):
                 request = await self._take_back(request)
             case No(found):
                 request = await self._reject(request, found)
+            case Misplaced():
+                await self.follow(request)
             case Outdated():
                 await self.retire(request)
                 await self.replace(request, request)
@@ -241,14 +250,14 @@ class VaultDoor(DraftReader):
             request = await self._take_edit(request, found)
         if request.state == "approved":
             return request
-        if request.fault is not None:
-            await asyncio.to_thread(self.folders.mark, found, {"last_error": request.fault})
-            return request
-        if not self._sealed:
+        if request.fault is None and not self._sealed:
             return await self._approve(request, found)
-        why = f"approvals are sealed here, and nobody approved exactly this text; run `deskhand approve {request.id}`"
-        await asyncio.to_thread(self.folders.mark, found, {"last_error": f"permission_denied: {why}"})
-        changes = {"folder": found.folder, "file": found.name, "note": _CONFIRM}
+        why = request.fault
+        if why is None:
+            how = f"run `deskhand approve {request.id}`"
+            why = f"permission_denied: approvals are sealed here, and nobody approved exactly this text; {how}"
+        await asyncio.to_thread(self.folders.mark, found, {"last_error": why})
+        changes = {"folder": found.folder, "file": found.name, "note": _CONFIRM, "resting": "unconfirmed"}
         return await self._write(request, lambda tx: ledger.change(tx, request, request.state, **changes))
 
     async def _take_edit(self, request: Request, found: RequestFile) -> Request:
