@@ -1020,3 +1020,57 @@ async def test_a_desk_without_a_vault_edits_no_draft(study: Study) -> None:
     with pytest.raises(Denied, match="edited where the vault is"):
         await desk.answers.edit(request.id, request.digest, Letter("ann@example.org", "x", "Other."), "person")
     desk.close()
+
+
+@requirement("gate:content-bound")
+async def test_a_yes_that_names_another_text_releases_nothing_and_the_card_says_so(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        row = await desk.gate.find(card.id)
+        await desk.store.write(ledger.change, row, "approved", due=study.clock(), folder="Pending_Approval")
+        await desk.gate.release_due()
+        shown = await desk.waiting.card(card.id)
+        assert (shown.state, "it was to another text" in (shown.note or "")) == ("waiting", True)
+        assert (await sent(desk), await desk.gate.next_due()) == ([], None)
+
+
+@requirement("gate:unknown")
+async def test_a_mail_of_which_nobody_knows_can_be_sent_once_more_however_old_it_is(study: Study) -> None:
+    async with study.opened(DESKHAND_HOLD_SECONDS="0") as (desk, client):
+        card = await asked(desk, client)
+        row = await desk.gate.find(card.id)
+        changes = {"token": "lost", "frozen": study.clock(), "revision": 2, "file": file_name(card.id, "send_email", 2)}
+        await desk.store.write(ledger.change, row, "unknown", **changes)
+        study.clock.pass_by(days=30)
+        (listed,), _ = await desk.waiting.cards()
+        done = await desk.answers.approve(card.id, listed.digest, "person")
+        assert (listed.state, done.state, len(await sent(desk))) == ("unknown", "sent", 1)
+
+
+@requirement("gate:withdrawn")
+async def test_a_no_counts_before_a_yes_under_whatever_name_its_copy_lies(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        (file,) = study.files("Pending_Approval")
+        copy = moved(study, file, "Approved")
+        (study.home.vault / "Rejected").mkdir(exist_ok=True)
+        (study.home.vault / "Rejected" / "no.md").write_bytes(copy.read_bytes())
+        await work(desk)
+        assert ((await desk.waiting.card(card.id)).state, await sent(desk)) == ("rejected", [])
+
+
+@requirement("cards:waiting")
+async def test_one_draft_that_cannot_be_read_now_keeps_nobody_from_being_heard(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        heading = "type: email_draft\nto: ann@example.org\nsubject: hi\nreply_to_message_id: m1\ndraft_id: draft-own"
+        (study.home.vault / "Drafts").mkdir(exist_ok=True)
+        (study.home.vault / "Drafts" / "own.md").write_text(f"---\n{heading}\n---\nhello\n")
+        moved(study, study.files("Pending_Approval")[0], "Approved")
+        assert isinstance(desk.mailbox, LocalMailbox)
+        faulty = Desk(desk.settings, study.clock)
+        faulty.mailbox = Faulty(desk.mailbox, Unavailable("the mailbox is away"))
+        await faulty.door.hear_all()
+        assert (await faulty.waiting.card(card.id)).state == "approved"
+        assert [each.id for each in (await faulty.waiting.cards())[0]] == [card.id]
+        faulty.close()

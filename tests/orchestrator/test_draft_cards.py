@@ -259,3 +259,16 @@ def test_a_draft_that_is_leaving_in_this_moment_is_still_a_card(office: Office) 
             file.unlink()  # as while the gate has it in its hand
     shown = at_the_desk(office, lambda desk: desk.waiting.card(card.id))
     assert (shown.id, shown.kind, shown.state, shown.body) == (card.id, "draft", "sent", card.body)
+
+
+@requirement("gate:content-bound")
+def test_a_draft_leaves_as_it_was_approved_though_the_account_has_another_address_by_now(office: Office) -> None:
+    office.receive(question())
+    office.passes()
+    card = only_card(office)
+    at_the_desk(office, lambda desk: desk.answers.approve(card.id, card.digest, "person"))
+    office.passes(3, DESKHAND_ADDRESS="Me@Example.com")
+    assert len(office.mails("in:sent")) == 1
+    assert at_the_desk(office, lambda desk: desk.waiting.card(card.id)).state == "sent"
+    cards, _ = at_the_desk(office, lambda desk: desk.waiting.cards())
+    assert cards == []

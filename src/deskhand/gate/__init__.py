@@ -166,8 +166,8 @@ class Gate:
         if not (late and heard.state in ("waiting", "held", "approved")):
             return heard
         note = heard.note
-        if heard.state == "held":
-            note = "Your yes came to nothing: it expired while your yes rested"
+        if heard.state in ("held", "approved"):
+            note = "Your yes came to nothing: it expired before it could leave"
         expired = await self._store.write(ledger.change, heard, "expired", due=None, note=note)
         if isinstance(expired, Conflict):
             return await self.find(heard.id)

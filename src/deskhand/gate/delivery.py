@@ -119,6 +119,7 @@ class Delivery:
         """Send what a person has approved, or finish what a process that died has begun."""
         match request.state:
             case "approved":
+                await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._claim(tx, request), call, announce)
             case "sending" if request.lease is None or request.lease <= self._now():
                 return await self._carry_out(lambda tx: self._take_over(tx, request), call, announce)
@@ -153,6 +154,14 @@ class Delivery:
         for each in withdrawn:
             await self._door.follow(each)
         return outcome
+
+    async def _demand_yes(self, request: Request) -> None:
+        """A yes that names another text is none to this one: it waits again, and says so."""
+        if await self._store.read(proofs.names_this_text, request):
+            return
+        note = "Your yes came to nothing: it was to another text. Look at it again."
+        await self._store.write(ledger.change, request, request.unanswered, due=None, note=note)
+        raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
 
     def _claim(self, tx: Transaction, request: Request) -> Request | Wait | Conflict:
         now = self._now()

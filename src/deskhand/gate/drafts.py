@@ -1,12 +1,13 @@
 """What the person writes in the vault themselves: drafts of their own, and approvals by hand."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
-from deskhand.errors import Changed, InvalidInput, NotFound
+from deskhand.errors import Changed, DeskError
 from deskhand.gate import files, ledger, sends
 from deskhand.gate.actions import Action, complete
 from deskhand.gate.folders import RequestFile
@@ -17,6 +18,8 @@ from deskhand.store import Store, Transaction
 
 HEARD: tuple[State, ...] = ("waiting", "held", "approved", "rejected", "unknown")
 """States in which it matters what the person does with the file."""
+log = logging.getLogger("deskhand.vault")
+
 UNWRITTEN = "a note in Drafts/ that the desk did not write"
 
 
@@ -97,8 +100,10 @@ class DraftReader(Follower):
     async def _open_draft(self, draft_id: str, found: RequestFile, name: tuple[str, int, int]) -> Request | None:
         try:
             action = await self.read_action(found, None)
-        except (InvalidInput, NotFound):
-            return None  # not yet a mail; it is looked at again when it is changed
+        except DeskError as error:
+            # Not yet a mail, or the one that it answers cannot be read now: it is looked at again, and stops no other.
+            log.info("no_draft", extra={"file": found.path, "why": error.message})
+            return None
         now = self._now()
         request = Request(
             id=draft_id,

@@ -155,11 +155,19 @@ class Follower:
         others: set[Folder] = {"Approved", request.home}
         if request.origin == "draft":  # the draft itself may not be retired yet
             others.add("Drafts")
-        since = round(request.created.timestamp() * 1e9) - _SECOND
         for folder in ("Rejected", *sorted(others)):
-            for found in self.folders.files(folder, since if folder == "Rejected" else 0):
-                if found.properties.get("draft_id") == request.id or files.names(found, request):
-                    return found
+            if found := self.find_renamed(request, folder):
+                return found
+        return None
+
+    def find_renamed(self, request: Request, folder: Folder) -> RequestFile | None:
+        """The request's file in a folder, by what it says; Rejected/ is looked at as far back as the request goes."""
+        since = 0
+        if folder == "Rejected":
+            since = round(request.created.timestamp() * 1e9) - _SECOND
+        for found in self.folders.files(folder, since):
+            if found.properties.get("draft_id") == request.id or files.names(found, request):
+                return found
         return None
 
 

@@ -11,7 +11,7 @@ from deskhand import audit, clock
 from deskhand.gate import ledger
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import Proof, Request, State
+from deskhand.gate.requests import LIFETIME, Proof, Request, State
 from deskhand.store import Transaction
 
 Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone"]
@@ -45,7 +45,7 @@ def approve(
 ) -> Request | Conflict:
     """A yes: to rest until `due`, or to act upon now."""
     state: State = "held" if answer.word == "held" else "approved"
-    yes = {
+    yes: dict[str, Any] = {
         "proof": answer.proof,
         "decided_by": answer.by,
         "decided": now,
@@ -58,6 +58,8 @@ def approve(
         "note": None,
         "settled": False,
     }
+    if request.state == "unknown":
+        yes["expires"] = now + LIFETIME  # however long ago it was asked, this yes is new
     return give(tx, request, answer, state, now, **yes | changes)
 
 

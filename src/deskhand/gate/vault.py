@@ -93,6 +93,8 @@ class VaultDoor(DraftReader):
         try:
             await self.return_claimed()
             move = await asyncio.to_thread(self._see, request)
+            if isinstance(move, Yes):
+                move = await asyncio.to_thread(self._find_no, request) or move
             if move is None or (self._is_expired(request) and not isinstance(move, No)):
                 return request
             return await self._take_up(request, move)
@@ -159,6 +161,11 @@ class VaultDoor(DraftReader):
         if files.is_intact(found, request, self._key):
             return None if request.state == "approved" else Yes(found)
         return Outdated() if _is_outdated(found, request) else Edited(found)
+
+    def _find_no(self, request: Request) -> No | None:
+        """A no counts before a yes, under whatever name its copy lies in Rejected/."""
+        found = self.find_renamed(request, "Rejected")
+        return No(found) if found else None
 
     def _is_expired(self, request: Request) -> bool:
         return request.expires is not None and self._now() >= request.expires and request.state != "unknown"
@@ -257,7 +264,9 @@ class VaultDoor(DraftReader):
             how = f"run `deskhand approve {request.id}`"
             why = f"permission_denied: approvals are sealed here, and nobody approved exactly this text; {how}"
         await asyncio.to_thread(self.folders.mark, found, {"last_error": why})
-        changes = {"folder": found.folder, "file": found.name, "note": _CONFIRM, "resting": "unconfirmed"}
+        changes = {"folder": found.folder, "file": found.name, "resting": "unconfirmed"}
+        if request.state in ("waiting", "unknown"):
+            changes["note"] = _CONFIRM
         return await self._write(request, lambda tx: ledger.change(tx, request, request.state, **changes))
 
     async def _take_edit(self, request: Request, found: RequestFile) -> Request:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from deskhand.app import Desk
 from deskhand.audit import vault_log
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, SendFailed
+from deskhand.errors import Denied, DeskError, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger
-from deskhand.gate.actions import Action
+from deskhand.gate.actions import Action, SendEmail, complete
 from deskhand.gate.requests import Request, draft_file_name
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
@@ -36,11 +36,27 @@ async def look_around(desk: Desk) -> None:
 
 async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Request) -> None:
     """A draft leaves through the Gmail server, as its contract says; everything else through the gate itself."""
-    if request.origin == "draft" and request.token is None and desk.settings.vault_path is not None:
+    if await _goes_by_server(desk, request):
         await _send_draft(desk, open_gmail(), request)
     else:
         await desk.gate.release(request.id, "orchestrator", partial(_announce, desk))
     await settle_all(desk)
+
+
+async def _goes_by_server(desk: Desk, request: Request) -> bool:
+    """Whether the Gmail server, asked for this draft, would send exactly what was approved."""
+    if request.origin != "draft" or request.may_have_left or desk.settings.vault_path is None:
+        return False
+    try:
+        action, _ = await complete(_letter(request), desk.mailbox)
+    except NotFound:
+        return False  # the mail that it answers is gone; the approved reply is whole without it
+    return action.digest == request.digest
+
+
+def _letter(request: Request) -> SendEmail:
+    mail = request.action
+    return SendEmail(to=mail.to, subject=mail.subject, body=mail.body, reply_to_message_id=mail.reply_to_message_id)
 
 
 def _announce(desk: Desk, leaving: Action) -> None:
@@ -49,13 +65,7 @@ def _announce(desk: Desk, leaving: Action) -> None:
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
-    mail = request.action
-    letter = {
-        "to": mail.to,
-        "subject": mail.subject,
-        "body": mail.body,
-        "reply_to_message_id": mail.reply_to_message_id,
-    }
+    letter = _letter(request).model_dump(exclude={"kind"})
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
         await gmail.call_tool("send_email", letter)
