@@ -36,6 +36,7 @@ class DraftReader(Follower):
         *,
         sealed: bool,
     ) -> None:
+        """`sealed`: a draft that was merely moved is no yes, nor is a file that the person wrote by hand."""
         super().__init__(store, root, key)
         self._mailbox = mailbox
         self._now = now

@@ -11,8 +11,6 @@ import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound
@@ -24,8 +22,7 @@ from deskhand.gate.following import knows_thread, says_the_same
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.proofs import Answer
 from deskhand.gate.requests import Request, file_name
-from deskhand.mail import Mailbox
-from deskhand.store import Store, Transaction
+from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.vault")
 
@@ -70,19 +67,6 @@ Move = Yes | No | Edited | TakenBack | Outdated | Misplaced
 class VaultDoor(DraftReader):
     how = "when the person moves it to Approved/"
     """How a yes comes in by this door."""
-
-    def __init__(
-        self,
-        store: Store,
-        root: Path,
-        key: bytes,
-        mailbox: Callable[[], Mailbox],
-        now: Callable[[], datetime],
-        *,
-        sealed: bool,
-    ) -> None:
-        """`sealed`: a draft that was merely moved is no yes, nor is a file that the person wrote by hand."""
-        super().__init__(store, root, key, mailbox, now, sealed=sealed)
 
     # Hearing.
 
