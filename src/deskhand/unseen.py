@@ -7,9 +7,8 @@ direction of reading, an empty page before more text, a stack of accents.
 import re
 import unicodedata
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Kind = Literal["invisible", "turning", "empty lines", "blanks", "accents"]
 
@@ -26,8 +25,7 @@ _WITHOUT_GLYPH = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _SPACE = re.compile(r"(?P<lines>\n(?:[ \t]*\n){7,})|[ \t\xa0\u2000-\u200a\u3000]{40,}|(?P<accents>[\u0300-\u036f]{5,})")
 
 
-@dataclass(frozen=True, slots=True)
-class Trace:
+class Trace(NamedTuple):
     start: int
     end: int
     kind: Kind
@@ -57,7 +55,8 @@ def count(text: str) -> int:
 def describe(text: str) -> list[str]:
     """What a reader would not see, in words; empty where everything shows."""
     sizes: dict[Kind, int] = {}
-    for trace in traces(text.replace("\r\n", "\n")):
+    plain = text.replace("\r\n", "\n")
+    for trace in (*_runs(plain), *_spaces(plain)):
         sizes[trace.kind] = sizes.get(trace.kind, 0) + trace.end - trace.start
     return [_WORDS[kind](size) for kind, size in sizes.items()]
 
@@ -121,13 +120,15 @@ def _spaces(text: str) -> Iterator[Trace]:
 def _belongs(text: str, place: int) -> bool:
     """A joiner or a variation selector inside an emoji or a word of a script that needs it is no trick."""
     char = text[place]
+    if char not in _JOINERS and char not in _SELECTORS:
+        return False
     before = text[max(0, place - 1) : place]
     after = text[place + 1 : place + 2]
     if not before or before.isascii():
         return False
     if char in _SELECTORS:
         return unicodedata.category(before) in {"So", "Sm", "Po"}
-    if char not in _JOINERS or not after or after.isascii() or is_unseen(after):
+    if not after or after.isascii() or is_unseen(after):
         return False
     if before in _SELECTORS:
         return _belongs(text, place - 1)
