@@ -12,8 +12,10 @@ from mcp import Client, MCPError
 from deskhand.app import Desk
 from deskhand.audit import entries
 from deskhand.config import load
+from deskhand.gate import ledger
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import INSTRUCTIONS, desk_server
+from tests.gate.waiting import drafted
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, question
@@ -170,6 +172,19 @@ async def test_drafts_are_followed_like_every_other_action(office: Office) -> No
     assert len({each["id"] for each in found}) == 4
     assert all(len(each["digest"]) == 64 for each in found)
     assert (told["state"], told["said"]) == ("rejected", "I called her.")
+
+
+@requirement("gate:unknown")
+async def test_a_draft_of_which_nobody_knows_whether_it_left_is_not_called_sent(office: Office) -> None:
+    desk = office.desk()
+    row = drafted("draft-0123456789abcdef", "ann@example.org", desk.now(), state="unknown", token="lost")
+    await desk.store.write(ledger.insert, row)
+    async with Client(desk_server(desk)) as client:
+        told = await ok(client, "get_action", id=row.id)
+    await desk.close_mailbox()
+    desk.close()
+
+    assert (told["kind"], told["state"], told["message_id"]) == ("draft", "unknown", None)
 
 
 @requirement("desk:parts")

@@ -17,6 +17,7 @@ from mcp import Client
 
 from deskhand import audit
 from deskhand.app import Desk
+from deskhand.cli import editing
 from deskhand.config import load
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
 from deskhand.gate import LEASE, Gate, ledger, sends
@@ -29,6 +30,7 @@ from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
+from deskhand.web import times
 from tests.gate.site import HELLO, Clock, Interrupted, said
 from tests.gate.waiting import drafted, proposed
 from tests.home import Home
@@ -1020,6 +1022,26 @@ async def test_a_desk_without_a_vault_edits_no_draft(study: Study) -> None:
     with pytest.raises(Denied, match="edited where the vault is"):
         await desk.answers.edit(request.id, request.digest, Letter("ann@example.org", "x", "Other."), "person")
     desk.close()
+
+
+@requirement("cards:waiting")
+async def test_a_yes_that_came_to_nothing_is_among_what_waits_again(study: Study) -> None:
+    async with study.opened() as (desk, client):
+        card = await asked(desk, client)
+        assert await desk.waiting.ids() == {card.id}
+        await desk.answers.approve(card.id, card.digest, "person")
+        assert await desk.waiting.ids() == frozenset()  # what the notifications were told of is forgotten with it
+        file = moved(study, study.files("Pending_Approval")[0], "Approved")
+        file.write_text(file.read_text().replace("at ten", "at nine"))
+        await look_around(desk)
+        assert await desk.waiting.ids() == {card.id}
+
+
+@requirement("cards:snooze")
+def test_tomorrow_morning_is_one_time_on_the_page_and_at_the_terminal() -> None:
+    now = datetime(2026, 11, 16, 7, 30, tzinfo=UTC)
+    for zone in ("Europe/Berlin", "America/New_York", "UTC"):
+        assert editing.moment("tomorrow", now, zone) == times.tomorrow_morning(now, zone)
 
 
 @requirement("gate:content-bound")
