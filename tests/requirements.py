@@ -103,6 +103,7 @@ REQUIREMENTS = {
     "gate:asks": "A mail nobody approved is not sent; its sealed request waits, once, where the person looks.",
     "gate:released": "What the person approved is sent exactly so, and its approval is used up.",
     "gate:content-bound": "An approval for one mail never releases another, and an edited one releases nothing.",
+    "gate:spelling": "A request counts as it was written in whatever spelling, order and line ends its file is saved.",
     "gate:once": "Whatever answer is lost or process killed, a mail leaves at most once for one approval.",
     "gate:expires": "An approval that expired releases nothing and says so.",
     "gate:rejected": "A no is told apart from no answer yet.",
