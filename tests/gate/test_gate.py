@@ -3,6 +3,7 @@
 import hmac
 import json
 import re
+import shutil
 
 import anyio
 import pytest
@@ -290,9 +291,9 @@ async def test_a_hand_written_approval_of_another_mail_releases_nothing(site: Si
 @requirement("gate:hand-written")
 async def test_a_hand_written_file_is_no_new_yes_when_it_comes_back(site: Site) -> None:
     async with site.client("email") as client:
-        text = site.write().read_text()
+        kept = shutil.copy2(site.write(), site.home.vault / "kept.md")
         await said(client, "send_email", **HELLO)
-        (site.home.vault / "Approved" / "copy.md").write_text(text)
+        shutil.copy2(kept, site.home.vault / "Approved" / "copy.md")
 
         assert (await said(client, "send_email", **HELLO | {"body": "another"})).startswith(REJECTED)
     assert len(site.sent) == 1

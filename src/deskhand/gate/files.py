@@ -27,7 +27,7 @@ DRAFT = "email_draft"
 _TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
 _MEANT = ("type", "action_type", "to", "subject", "created", "thread_id", "action_id", "digest", "expires", "revision")
-"""The properties that the seal covers. Others are the person's or a plugin's, and `status` is how the person says yes."""
+"""What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
 _YES = ("pending_approval", "approved")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
@@ -163,7 +163,11 @@ def render_draft(request: Request) -> str:
 
 
 def is_draft(found: RequestFile) -> bool:
-    return found.properties.get("type") == DRAFT
+    """Whether it is a mail to be sent as it stands: by its type, or without one by its recipient and subject."""
+    given = found.properties
+    if "type" in given or is_sealed(given):
+        return given.get("type") == DRAFT
+    return "to" in given and "subject" in given
 
 
 def read_draft(found: RequestFile) -> SendEmail:
@@ -197,9 +201,31 @@ def _draft_body(body: str) -> str:
 # A yes that the person wrote by hand.
 
 
+def is_sealed(given: Mapping[str, Any]) -> bool:
+    """Whether the desk wrote it, or somebody who wants it to look so."""
+    return bool(_SEALED_KEYS & given.keys())
+
+
+def is_approval(given: Mapping[str, Any]) -> bool:
+    return given.get("type") in _TYPES.values() and not is_sealed(given)
+
+
+def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
+    """Why a hand-written approval covers no mail at all; None where it waits for one."""
+    if given.get("status") != "approved":
+        return f"its status is {given.get('status')!s:.40}, not approved"
+    if given.get("to") is None and given.get("thread_id") is None:
+        return "it names no recipient and no thread"
+    if given.get("to") is not None and not _is_address(given["to"]):
+        return f"{given['to']!s:.60} is no address"
+    if not _is_fresh(given.get("expires"), now):
+        return f"it expired on {given['expires']!s:.40}"
+    return None
+
+
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if _SEALED_KEYS & given.keys():
+    if is_sealed(given):
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (
@@ -214,16 +240,13 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     )
 
 
-def content_of(found: RequestFile) -> str:
-    """By what a hand-written approval is used up: no copy of it releases anything again."""
-    return sha256(found.text.encode()).hexdigest()
-
-
-def _is_address(given: Any, address: str) -> bool:
+def _is_address(given: Any, address: str | None = None) -> bool:
+    """Whether it is an address, and this one."""
     try:
-        return isinstance(given, str) and recipient(given.strip()).casefold() == address.casefold()
+        read = isinstance(given, str) and recipient(given.strip()).casefold()
     except InvalidInput:
         return False
+    return bool(read) and (address is None or read == address.casefold())
 
 
 def _is_absent_or(given: Any, actual: str | None) -> bool:
