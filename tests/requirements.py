@@ -79,6 +79,7 @@ REQUIREMENTS = {
     "agents:no-stray-keys": "A shell, an editor or a half-typed line never gets a keystroke.",
     "agents:copies": "Mail is copied between the stores as often as one likes, each message once.",
     "mail:any-bytes": "Any bytes are read as a mail: nothing raises, and the time grows no faster than the size.",
+    "hostile:linear": "A text from outside costs time in proportion to its length, wherever it is read.",
     "mail:names": "Names of senders and attachments cannot pass for addresses or paths.",
     "mail:visible": "Text that a person would not see is taken out, counted and reported.",
     "mail:one-recipient": "A recipient is one bare address; nothing in it adds another or a header.",
