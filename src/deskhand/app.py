@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand import clock
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once
+from deskhand.parts import Parts
 
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
@@ -40,6 +41,7 @@ class Desk:
     def __init__(self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now) -> None:
         self.settings = settings
         self.now = now
+        self.parts = Parts(now)
 
     @cached_property
     def store(self) -> "Store":

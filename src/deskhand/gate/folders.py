@@ -97,11 +97,13 @@ class Folders:
         return replace(found, folder=folder, name=free)
 
     def mark(self, found: RequestFile, changes: Mapping[str, Any]) -> None:
-        """Note in the file what became of it; a file that cannot take it keeps its text."""
+        """Note in the file what became of it, a value of None by taking its key out; what cannot take it stays."""
         with self._open(found.folder) as folder, disk.locked(folder):
             try:
                 text = disk.read(folder, found.name).decode()
-                disk.replace(folder, found.name, frontmatter.merge(text, dict(changes)).encode(), None)
+                marked = _marked(text, changes)
+                if marked != text:
+                    disk.replace(folder, found.name, marked.encode(), None)
             except (FileNotFoundError, UnicodeDecodeError, DeskError):
                 return
 
@@ -133,6 +135,13 @@ class Folders:
     def _open(self, *folders: str) -> Iterator[int]:
         with paths.opened(self._root, folders, create=True) as (opened, _):
             yield opened
+
+
+def _marked(text: str, changes: Mapping[str, Any]) -> str:
+    note = frontmatter.parse(text)
+    gone = {key for key, value in changes.items() if value is None}
+    properties = {key: value for key, value in (note.frontmatter | dict(changes)).items() if key not in gone}
+    return frontmatter.rewrite(text, properties, note.body)
 
 
 def _stamp(entry: "os.DirEntry[str]") -> tuple[str, int, int]:

@@ -49,6 +49,8 @@ class Status(BaseModel):
     """Files in Approved/ that release nothing, and why."""
     errors: list[Trouble]
     health: dict[str, Any]
+    down: dict[str, str] = {}
+    """The parts of the running desk that do not run, and why."""
 
 
 async def facts(desk: Desk) -> Status:
@@ -87,9 +89,9 @@ def read_state(root: Path) -> dict[str, Any]:
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
     """The contract's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
     now = desk.now()
+    root = desk.settings.vault
     if not await desk.store.write(_my_turn, now) and not always:
         return
-    root = desk.settings.vault
     try:
         mailbox = await mailbox_name(desk)
         place = await desk.store.read(steps.cursor, mailbox)
