@@ -97,6 +97,7 @@ REQUIREMENTS = {
     "imap:stable": "A mail's id on IMAP holds when the mail is moved, and copies of a mail are one mail.",
     "imap:never-twice": "Whatever breaks during SMTP, what may have left is never sent again by itself.",
     "imap:kept": "The connection is kept, and a dead one is replaced without the caller's notice.",
+    "imap:foreign": "Dovecot, Courier and Cyrus do alike: contract, IDLE, restart, copies in Sent, a refused move.",
     "imap:no-injection": "No query, label or id reaches the server as a command.",
     "mail:encrypted": "No password or mail goes unencrypted to another machine, or to a server that proves nothing.",
     "mail:secrets": "Tokens and passwords lie in the keyring, else in a file that only the person can read.",
