@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand import clock
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once
+from deskhand.parts import Parts
 
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
@@ -40,6 +41,7 @@ class Desk:
     def __init__(self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now) -> None:
         self.settings = settings
         self.now = now
+        self.parts = Parts(now)
 
     @cached_property
     def store(self) -> "Store":
@@ -52,7 +54,14 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file)
+        return Vault(self.settings.vault, self.index_file, self._sign_note)
+
+    def _sign_note(self, text: str) -> None:
+        """Write down that a tool wrote this note, before it lies there: it can never pass for the person's own."""
+        from deskhand.gate import authorship
+
+        if marks := authorship.marks_of(text):
+            self.store.write_sync(authorship.remember, marks)
 
     @cached_property
     def tasks(self) -> "TasksClient":

@@ -1,19 +1,25 @@
 """How anything of the desk listens for HTTP: on this machine only."""
 
+import resource
 import socket
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deskhand.errors import Unavailable
 
 if TYPE_CHECKING:
+    import uvicorn
     from starlette.types import ASGIApp
+
+_FILES = 4096
+"""How many files a process may open that serves HTTP: connections, databases, watches."""
+_QUEUE = 256
 
 
 def open_port(port: int) -> socket.socket:
     """A listener on 127.0.0.1; port 0 takes a free one."""
     try:
-        listener = socket.create_server(("127.0.0.1", port))
+        listener = socket.create_server(("127.0.0.1", port), backlog=_QUEUE)
     except (OSError, OverflowError) as error:
         raise Unavailable(
             f"port {port} cannot be used: {getattr(error, 'strerror', None) or error}",
@@ -25,6 +31,25 @@ def open_port(port: int) -> socket.socket:
     return listener
 
 
+def http_config(app: "ASGIApp", **more: Any) -> "uvicorn.Config":
+    """How the desk speaks HTTP. There is no proxy before it, so no header says who asks or how."""
+    import uvicorn
+
+    from deskhand.connection import HttpConnection
+
+    _raise_file_limit()
+    return uvicorn.Config(
+        app,
+        http=HttpConnection,
+        ws="none",
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        backlog=_QUEUE,
+        **more,
+    )
+
+
 async def serve_http(app: "ASGIApp", port: int, path: str) -> None:
     """Serve `app` on 127.0.0.1 until the process is told to stop; `path` is what its clients are shown."""
     import uvicorn
@@ -32,4 +57,13 @@ async def serve_http(app: "ASGIApp", port: int, path: str) -> None:
     listener = open_port(port)
     # The one line a person (or a script that started us) needs; logs follow as JSON.
     print(f"listening on http://127.0.0.1:{listener.getsockname()[1]}{path}", file=sys.stderr, flush=True)  # noqa: T201
-    await uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="on")).serve([listener])
+    await uvicorn.Server(http_config(app, lifespan="on")).serve([listener])
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

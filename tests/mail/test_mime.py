@@ -311,8 +311,20 @@ def test_invisible_characters_are_taken_out_of_headers_too() -> None:
 def test_a_second_sender_is_reported() -> None:
     read = mime.parse(b"From: ann@example.org\r\nFrom: bob@example.org\r\n\r\n")
 
+    assert read.sender == "ann@example.org"
+    assert read.warnings == ("the mail has 2 From fields; the first one is shown",)
+
+
+def test_two_senders_in_one_field_are_both_named() -> None:
+    read = mime.parse(b"From: ann@example.org, bob@example.org\r\n\r\n")
+
     assert read.sender == "ann@example.org, bob@example.org"
     assert read.warnings == ("the mail names 2 senders",)
+
+
+@pytest.mark.parametrize("field", ['"Ann <ann@example.org>', '"Ann\\" <ann@example.org>, "Bo" <bo@example.org>'])
+def test_a_quote_that_nothing_closes_hides_no_address(field: str) -> None:
+    assert "ann@example.org" in mime.parse(f"From: {field}\r\n\r\n".encode()).sender
 
 
 @requirement("mail:visible")

@@ -16,11 +16,11 @@ import anyio
 import httpx2
 import pytest
 
+from deskhand import running
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.waiting import Card
-from deskhand.resident import lock
 from deskhand.web.sessions import Session
 from tests.home import Home
 from tests.requirements import requirement
@@ -169,7 +169,7 @@ async def test_a_second_start_says_where_the_first_one_runs(demo: Running) -> No
     told = json.loads(second.stdout)
     assert (second.returncode, told["address"]) == (0, demo.address)
     assert f"runs already, as process {demo.process.pid}" in second.stderr
-    assert lock.find(demo.home) == lock.RunningDesk(demo.process.pid, int(demo.address.rpartition(":")[2]))
+    assert running.find(demo.home) == running.RunningDesk(demo.process.pid, int(demo.address.rpartition(":")[2]))
     async with httpx2.AsyncClient() as http:
         used = [(await http.get(told["link"])).status_code, (await http.get(demo.told["link"])).status_code]
         assert used == [303, 303]
@@ -241,7 +241,7 @@ async def test_a_part_that_is_not_set_up_is_named_and_the_page_comes_up(home: Ho
         assert (taken.returncode, f"port {port} cannot be used" in taken.stderr) == (7, True)
         first.process.kill()
         first.process.wait()
-        assert lock.find(first.home) is None
+        assert running.find(first.home) is None
         assert home.command("link").returncode == 7
     finally:
         first.close()

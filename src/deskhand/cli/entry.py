@@ -22,7 +22,7 @@ def add_to(commands: Any) -> None:
 
 
 def _link(options: argparse.Namespace) -> None:
-    from deskhand.resident import lock
+    from deskhand import running
     from deskhand.web import sessions
 
     with opened_desk() as desk:
@@ -31,7 +31,7 @@ def _link(options: argparse.Namespace) -> None:
             _record(desk, "sign_out", {"sessions": ended})
             tell(options, {"ended": ended}, f"{ended} sessions ended, and every open link")
             return
-        found = lock.find(desk.settings.home)
+        found = running.find(desk.settings.home)
         if found is None:
             raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
         link = asyncio.run(sessions.link(desk, found.address))

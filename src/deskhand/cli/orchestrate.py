@@ -64,10 +64,22 @@ async def _orchestrate_until_stopped(desk: "Desk", options: argparse.Namespace) 
 
 
 def _status(options: argparse.Namespace) -> None:
+    """How the desk stands; which parts do not run is said also where nothing else can be."""
+    from deskhand import running
+    from deskhand.config import load
     from deskhand.orchestrator import status
 
-    found = at_desk(status.facts)
+    desk = running.find(load().settings.home)
+    down = desk.down if desk is not None else {}
+    if not options.json:
+        for name, why in down.items():
+            print(plain(f"{name} does not run: {why}"))
+    try:
+        found = at_desk(status.facts)
+    except DeskError as error:
+        error.details["down"] = down or None
+        raise
     if options.json:
-        print(found.model_dump_json())
+        print(found.model_copy(update={"down": down}).model_dump_json())
     else:
         print(plain(status.page(found, utc_now()).partition("---\n\n")[2]))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from deskhand.app import Desk
     from deskhand.config import Settings
-    from deskhand.resident.lock import DeskLock
+    from deskhand.running import DeskLock
 
 LARGEST_LOG = 10_000_000
 
@@ -71,7 +71,7 @@ def _up(options: argparse.Namespace) -> None:
         _say("starting the desk")
         from deskhand import log
         from deskhand.listen import open_port
-        from deskhand.resident.lock import RunningDesk, acquire
+        from deskhand.running import RunningDesk, acquire
 
         settings = _settings(stack, options)
         log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
@@ -120,8 +120,11 @@ async def _run(
     # What was approved leaves through the desk's own door: no second process, and nothing of the environment.
     own = {"gmail_server": settings.gmail_server or f"http://127.0.0.1:{port}/gmail/mcp"}
 
+    def announce() -> None:
+        lock.announce(port, {part.name: part.why for part in desk.parts.down})
+
     async def ready(address: str) -> None:
-        lock.announce(port)
+        announce()
         if options.demo:
             _say(f"another terminal uses the same desk with DESKHAND_HOME={settings.home}")
         _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")
@@ -130,7 +133,7 @@ async def _run(
     with opened_desk(settings.model_copy(update=own)) as desk:
         if options.demo:
             await fill(desk, _say)
-        await up(desk, listener, say=_say, ready=ready, demo=options.demo)
+        await up(desk, listener, say=_say, ready=ready, announce=announce, demo=options.demo)
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:

@@ -10,7 +10,9 @@ from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.mail.headers import decode_words, one_line, source_of
 
 _LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
-_TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)"|<([^<>]*)>|([,;:])|([^",;:<>()]+)|(.)', re.DOTALL)
+_TOKEN = re.compile(
+    r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<close>"?)|<(?P<angle>[^<>]*)>|(?P<edge>[,;:])|[^",;:<>()]+|.', re.DOTALL
+)
 _PLAIN_NAME = re.compile(r"[\w !#$%&'*+/=?^`{|}~.-]*")
 
 
@@ -37,10 +39,21 @@ def people(value: bytes | str) -> list[Person]:
     return list(filter(None, map(_person, _mailboxes(source))))
 
 
+def _tokens(source: str) -> Iterator[re.Match[str]]:
+    """Where a quote is never closed, neither it nor any after it is one: to look again at each would take hours."""
+    at = 0
+    while token := _TOKEN.match(source, at):
+        if token["close"] == "":
+            source = source[:at] + source[at:].replace('"', " ")
+            continue
+        yield token
+        at = token.end()
+
+
 def _mailboxes(source: str) -> Iterator[list[re.Match[str]]]:
     tokens: list[re.Match[str]] = []
-    for token in _TOKEN.finditer(source):
-        match token[3]:
+    for token in _tokens(source):
+        match token["edge"]:
             case "," | ";":
                 yield tokens
                 tokens = []
@@ -52,9 +65,9 @@ def _mailboxes(source: str) -> Iterator[list[re.Match[str]]]:
 
 
 def _person(tokens: Sequence[re.Match[str]]) -> Person | None:
-    angles = [token for token in tokens if token[2] is not None]
+    angles = [token for token in tokens if token["angle"] is not None]
     if angles:
-        address = one_line(angles[-1][2]).replace(" ", "")
+        address = one_line(angles[-1]["angle"]).replace(" ", "")
         name = " ".join(_name_part(token) for token in tokens if token is not angles[-1]).strip()
     else:
         address = one_line("".join(token[0] for token in tokens))
@@ -65,9 +78,9 @@ def _person(tokens: Sequence[re.Match[str]]) -> Person | None:
 
 
 def _name_part(token: re.Match[str]) -> str:
-    if token[1] is None:
+    if token["quoted"] is None:
         return token[0].strip()
-    return re.sub(r"\\(.)", r"\1", token[1])
+    return re.sub(r"\\(.)", r"\1", token["quoted"])
 
 
 def _without_comments(source: str) -> str:

@@ -74,7 +74,7 @@ class GmailMailbox:
     async def get(self, message_id: str) -> FullMessage:
         request = GoogleRequest(_path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}")
         data, names = await self._with_labels(request)
-        parsed = mime.parse(base64.urlsafe_b64decode(data["raw"] + "=="))
+        parsed = await asyncio.to_thread(mime.parse, base64.urlsafe_b64decode(data["raw"] + "=="))
         return parsed.full(self._summary(data, names, parsed))
 
     async def thread(self, thread_id: str) -> list[MailSummary]:

@@ -92,7 +92,7 @@ class _Word(NamedTuple):
 
     before: str
     charset: str
-    data: bytes
+    data: bytearray
 
 
 def decode_words(source: str) -> str:
@@ -105,16 +105,15 @@ def decode_words(source: str) -> str:
         before = source[end : found.start()]
         charset = found[1].partition("*")[0].lower()
         data = _word_bytes(found[2], found[3])
+        end = found.end()
         if words and not before.strip():
             before = ""
             if words[-1].charset == charset:
                 # Some senders cut a character in two; only the joined bytes make sense.
-                last = words.pop()
-                before = last.before
-                data = last.data + data
-        words.append(_Word(before, charset, data))
-        end = found.end()
-    return "".join(word.before + decode(word.data, word.charset) for word in words) + source[end:]
+                words[-1].data.extend(data)
+                continue
+        words.append(_Word(before, charset, bytearray(data)))
+    return "".join(word.before + decode(bytes(word.data), word.charset) for word in words) + source[end:]
 
 
 def _word_bytes(encoding: str, payload: str) -> bytes:

@@ -99,7 +99,7 @@ def _source(file: Path) -> Source | str:
     return "is not a mail"
 
 
-def _of_mbox(content: mmap.mmap) -> Iterator[ImportedMail]:
+def _of_mbox(content: mmap.mmap | bytes) -> Iterator[ImportedMail]:
     edges = [*_MBOX_EDGE.finditer(content)]
     ends = [*(edge.start() + 1 for edge in edges[1:]), len(content)]
     for edge, end in zip(edges, ends, strict=False):

@@ -30,6 +30,8 @@ LONGEST_SUBJECT = 998
 SNIPPET = 200
 DEEPEST = 20
 MOST_PARTS = 500
+MOST_SENDERS = 10
+"""How many senders' names are looked at."""
 STUB = 4
 """A plain part this many times shorter than the HTML beside it is a stub."""
 
@@ -38,6 +40,7 @@ _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\
 _BLANK = re.compile(rb"\r?\n")
 _PARAMETER = re.compile(r';\s*([^\s=;"*]+)(\*\d{1,3})?(\*)?\s*=\s*("(?:[^"\\]|\\.)*"|[^;]*)', re.DOTALL)
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
 _DATA_KINDS = ("text/calendar", "text/vcard", "text/csv")
 _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
@@ -86,7 +89,7 @@ class _Part(NamedTuple):
         return self.fields.get(name, [b""])[0]
 
     def join(self, name: bytes, separator: bytes) -> bytes:
-        return separator.join(self.fields.get(name, []))
+        return separator.join(self.fields.get(name, []))[:LONGEST_FIELD]
 
 
 class _Text(NamedTuple):
@@ -118,14 +121,15 @@ def parse(raw: bytes) -> Parsed:
     if len(shown) > LONGEST_BODY:
         notes.warn(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
-    notes.warnings += _sender_warnings(people(top.join(b"from", b", ")))
+    senders = people(top.first(b"from"))
+    notes.warnings += _sender_warnings(senders, len(top.fields.get(b"from", [])))
     precedence = headers.text(top.first(b"precedence")).lower()
     return Parsed(
-        sender=_people(top, b"from"),
-        to=_people(top, b"to"),
-        cc=_people(top, b"cc"),
-        bcc=_people(top, b"bcc"),
-        reply_to=_people(top, b"reply-to"),
+        sender=_names(senders),
+        to=_names(people(top.join(b"to", b", "))),
+        cc=_names(people(top.join(b"cc", b", "))),
+        bcc=_names(people(top.join(b"bcc", b", "))),
+        reply_to=_names(people(top.join(b"reply-to", b", "))),
         subject=_visible(headers.text(top.first(b"subject"))),
         date_header=headers.text(top.first(b"date")),
         date=headers.date(top.first(b"date")),
@@ -142,8 +146,8 @@ def parse(raw: bytes) -> Parsed:
     )
 
 
-def _people(part: _Part, name: bytes) -> str:
-    return _visible(", ".join(map(str, people(part.join(name, b", ")))))
+def _names(persons: Sequence[Person]) -> str:
+    return _visible(", ".join(map(str, persons)))
 
 
 def _visible(text: str) -> str:
@@ -151,11 +155,13 @@ def _visible(text: str) -> str:
     return visible
 
 
-def _sender_warnings(senders: Sequence[Person]) -> Iterator[str]:
+def _sender_warnings(senders: Sequence[Person], fields: int) -> Iterator[str]:
     if len(senders) > 1:
-        yield f"the mail names {len(senders)} senders"
-    for person in senders:
-        claimed = re.search(r"[\w.+-]+@[\w-]+\.[\w.-]+", person.name)
+        yield f"the mail names {len(senders):,} senders"
+    if fields > 1:
+        yield f"the mail has {fields:,} From fields; the first one is shown"
+    for person in senders[:MOST_SENDERS]:
+        claimed = _ADDRESS.search(person.name)
         if claimed and claimed[0].lower() != person.address.lower():
             yield f"the sender's name shows {claimed[0]}, the mail is from {person.address}"
 

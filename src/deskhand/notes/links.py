@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import quote, unquote
 
-_FENCED = re.compile(r"(^(?P<fence>```+|~~~+).*?^(?P=fence)[^\n]*$)", re.MULTILINE | re.DOTALL)
+# A fence that nothing closes goes on to the end.
+_FENCED = re.compile(r"(^(?P<fence>`{3,}+|~{3,}+).*?(?:^(?P=fence)[^\n]*$|\Z))", re.MULTILINE | re.DOTALL)
 _WIKI = re.compile(r"\[\[(?P<target>[^\[\]|#^\n]+)(?P<rest>(?:[#^|][^\[\]\n]*)?)\]\]")
 _MARKDOWN = re.compile(r"\]\((?P<target><[^<>\n]+>|[^()\s<>]+)(?P<rest>(?:\s+\"[^\"\n]*\")?)\)")
 

@@ -9,7 +9,7 @@ import random
 import secrets
 import shlex
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import cached_property, partial
@@ -79,7 +79,9 @@ class Orchestrator:
         started = self._desk.now()
         self._say_what_it_does()
         if self._has_vault:
-            await self._look()
+            error = await self._attempt(self._look(), "watcher")
+            if isinstance(error, BadConfig):
+                raise error
         await replies.look_around(self._desk)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
@@ -89,25 +91,21 @@ class Orchestrator:
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; what was begun then is brought to its end."""
         self._say_what_it_does()
-        loops = [asyncio.create_task(each) for each in self._loops()]
-        for each in loops:
-            each.add_done_callback(lambda _: stop.set())  # one that ends has failed, and nobody should work on blindly
+        keep = self._desk.parts.keep
+        loops = [asyncio.create_task(keep(name, work)) for name, work in self._loops().items()]
         try:
             await self._work_until(stop)
         finally:
-            failed = [each for each in loops if each.done()]
             for each in loops:
                 each.cancel()
             await asyncio.gather(*loops, return_exceptions=True)
         await self._publish_last()
-        for each in failed:
-            each.result()
 
-    def _loops(self) -> list[Coroutine[Any, Any, None]]:
-        """What goes on beside the work itself."""
+    def _loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What goes on beside the work itself: parts of the desk, each with its name."""
         if not self._has_vault:
-            return [self._look_around()]
-        return [self._watch(), self._listen(), self._publish()]
+            return {"approvals": self._look_around}
+        return {"watcher": self._watch, "approvals": self._listen, "dashboard": self._publish}
 
     def _say_what_it_does(self) -> None:
         if self._has_vault:
@@ -120,32 +118,25 @@ class Orchestrator:
     async def _look(self) -> None:
         try:
             new = await watcher.look(self._desk)
-        except BadConfig:
-            raise
         except DeskError as error:
             self._health["mailbox"] = f"{error.code}: {error.message}"
             log.warning("mailbox_unavailable", extra={"why": error.message})
-        else:
-            self._health["mailbox"] = "ok"
-            if new:
-                self._health["last_mail"] = iso(self._desk.now())
-                self._bell.set()
+            raise
+        self._health["mailbox"] = "ok"
+        if new:
+            self._health["last_mail"] = iso(self._desk.now())
+            self._bell.set()
 
     async def _watch(self) -> None:
-        attempts = 0
         while True:
             await self._look()
-            try:
-                name = await watcher.mailbox_name(self._desk)
-                cursor = await self._desk.store.read(partial(steps.cursor, mailbox=name))
-                if cursor is not None and self._health["mailbox"] == "ok":
-                    attempts = 0
-                    await self._desk.mailbox.wait(cursor, WAIT)
-                    continue
-            except DeskError as error:
-                self._health["mailbox"] = f"{error.code}: {error.message}"
-            attempts += 1
-            await asyncio.sleep(steps.backoff(attempts, self._chance()).total_seconds())
+            self._desk.parts.works("watcher")
+            name = await watcher.mailbox_name(self._desk)
+            cursor = await self._desk.store.read(partial(steps.cursor, mailbox=name))
+            if cursor is None:
+                await asyncio.sleep(WAIT)
+            else:
+                await self._desk.mailbox.wait(cursor, WAIT)
 
     # The person's files.
 
@@ -155,36 +146,34 @@ class Orchestrator:
         while True:
             found = tuple(files.stamp(self._desk.settings.vault, folder) for folder in _WATCHED)
             if found != seen or glances * GLANCE >= ADOPT_EVERY:
+                await replies.look_around(self._desk)
+                self._desk.parts.works("approvals")
+                self._bell.set()
                 seen = found
                 glances = 0
-                await self._try(lambda: replies.look_around(self._desk), "vault")
-                self._bell.set()
             glances += 1
             await asyncio.sleep(GLANCE)
 
     async def _look_around(self) -> None:
         while True:
-            await self._try(lambda: replies.look_around(self._desk), "database")
+            await replies.look_around(self._desk)
+            self._desk.parts.works("approvals")
             await asyncio.sleep(ADOPT_EVERY)
 
     async def _publish_last(self) -> None:
         if self._has_vault:
-            await status.publish(self._desk, self._health, always=True)
+            with suppress(DeskError, OSError):  # a vault that is away keeps nobody from ending
+                await status.publish(self._desk, self._standing(), always=True)
 
     async def _publish(self) -> None:
         while True:
-            await self._try(lambda: status.publish(self._desk, self._health), "publish")
+            await status.publish(self._desk, self._standing())
+            self._desk.parts.works("dashboard")
             await asyncio.sleep(PUBLISH_EVERY)
 
-    async def _try(self, work: Callable[[], Awaitable[None]], name: str) -> None:
-        """What goes wrong here goes wrong visibly and is tried again at the next turn."""
-        try:
-            await work()
-        except (DeskError, OSError) as error:
-            self._health[name] = str(error)
-            log.warning("trouble", extra={"where": name, "why": str(error)})
-        else:
-            self._health.pop(name, None)
+    def _standing(self) -> dict[str, Any]:
+        """What the state file says of the desk, with each part that is down."""
+        return self._health | {part.name: f"does not run: {part.why}" for part in self._desk.parts.down}
 
     # The steps.
 
@@ -210,14 +199,16 @@ class Orchestrator:
                 ringing.cancel()
 
     async def _due(self) -> Step | Request | None:
+        work = None
         try:
-            if not await self._is_any_due(self._desk.now()):
-                return None
-            return await self._claim(None)
+            if await self._is_any_due(self._desk.now()):
+                work = await self._claim(None)
         except DeskError as error:
-            self._health["database"] = error.message
-            log.warning("database_unavailable", extra={"why": error.message})
-            return None
+            # Not raised: what is under way goes on, and the next look is a tick away.
+            self._desk.parts.fail("orchestrator", error)
+        else:
+            self._desk.parts.works("orchestrator")
+        return work
 
     async def _is_any_due(self, now: datetime) -> bool:
         due = await self._desk.gate.next_due()

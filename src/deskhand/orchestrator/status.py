@@ -45,8 +45,12 @@ class Status(BaseModel):
     sends: dict[str, int]
     waiting: list[WaitingLine]
     waiting_total: int
+    idle: dict[str, str]
+    """Files in Approved/ that release nothing, and why."""
     errors: list[Trouble]
     health: dict[str, Any]
+    down: dict[str, str] = {}
+    """The parts of the running desk that do not run, and why."""
 
 
 async def facts(desk: Desk) -> Status:
@@ -56,6 +60,7 @@ async def facts(desk: Desk) -> Status:
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN)
     waiting_total = len(await desk.waiting.ids())
+    idle = {each.path: each.why for each in await desk.door.find_idle()}
 
     def ask(tx: Transaction) -> Status:
         return Status(
@@ -64,6 +69,7 @@ async def facts(desk: Desk) -> Status:
             sends=ledger.count_states(tx),
             waiting=[_waiting(request, now) for request in waiting if request.state in ("waiting", "unknown")],
             waiting_total=waiting_total,
+            idle=idle,
             errors=_troubles(tx),
             health=read_state(root),
         )
@@ -83,9 +89,9 @@ def read_state(root: Path) -> dict[str, Any]:
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
     """The contract's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
     now = desk.now()
+    root = desk.settings.vault
     if not await desk.store.write(_my_turn, now) and not always:
         return
-    root = desk.settings.vault
     try:
         mailbox = await mailbox_name(desk)
         place = await desk.store.read(steps.cursor, mailbox)
@@ -109,12 +115,19 @@ def page(status: Status, now: datetime) -> str:
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
-        "## WaitingLine for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        *_idle_lines(status.idle),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
     ]
     properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
     return frontmatter.render(properties, "\n" + "\n\n".join(map(_plain, parts)) + "\n")
+
+
+def _idle_lines(idle: Mapping[str, str]) -> list[str]:
+    if not idle:
+        return []
+    return ["## In Approved/, but not sent\n\n" + "\n".join(f"- {path}: {why}" for path, why in idle.items())]
 
 
 def age(seconds: int) -> str:

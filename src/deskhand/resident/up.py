@@ -1,16 +1,15 @@
 """The whole desk in one process: the page, the doors of the assistants, the orchestrator, and the person's decisions.
 
-A part that cannot start is named with what to set, and the others run without it. Without a vault the orchestrator
-only sends what is approved; without a mailbox there is nothing that it could leave through.
+A part that is not set up is named with what to set, and the others run without it. One that fails is started again and
+named wherever the person looks. Without a vault the orchestrator only sends what is approved; without a mailbox there
+is nothing that it could leave through.
 """
 
 import asyncio
-import logging
-import secrets
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from operator import attrgetter
@@ -19,16 +18,17 @@ from typing import Any
 import uvicorn
 
 from deskhand.app import Desk
-from deskhand.errors import DeskError
+from deskhand.errors import BadConfig, DeskError
+from deskhand.listen import http_config
 from deskhand.orchestrator.loop import Orchestrator
+from deskhand.parts import DownPart, Parts, describe_failure
 from deskhand.resident.demo import Arrivals
 from deskhand.resident.doors import open_doors
 from deskhand.web.site import site
 
-log = logging.getLogger("deskhand.up")
-
 Say = Callable[[str], None]
 Ready = Callable[[str], Awaitable[None]]
+Announce = Callable[[], None]
 LAST_STEP = 0.8
 """Seconds in which a step that was begun may end; a later one is taken up by the next start, from its row."""
 LAST_ANSWER = 1
@@ -44,8 +44,11 @@ _NEEDS = {
 }
 
 
-async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, demo: bool = False) -> None:
-    """Run until a signal ends it; `ready` gets the address when the page answers."""
+async def up(
+    desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, announce: Announce, demo: bool = False
+) -> None:
+    """Run until a signal ends it; `ready` gets the address when the page answers, `announce` says which parts run."""
+    desk.parts.tell = _tell_of(say, announce)
     stop = asyncio.Event()
     stop_on_signals(stop)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -55,9 +58,9 @@ async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, dem
         made.routes.extend(arrivals.routes())
     app = site(desk, beside=made.routes, demo=demo)
     try:
-        async with _serve(app, listener), made.run():
+        async with _serve(app, listener, desk.parts), made.run():
             say(f"the page and the doors of assistants are at {address}")
-            async with _at_work(_parts(desk, arrivals, address, say), stop, say):
+            async with _at_work(_parts(desk, arrivals, address, say), desk.parts, say):
                 await ready(address)
                 await stop.wait()
                 say("ending")
@@ -65,6 +68,18 @@ async def up(desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, dem
     finally:
         await desk.close_mailbox()
         await desk.leave_tasks()
+
+
+def _tell_of(say: Say, announce: Announce) -> Callable[[DownPart | None, str], None]:
+    def tell(down: DownPart | None, name: str) -> None:
+        if down is None:
+            say(f"{name} works again")
+        elif down.failures == 1:
+            say(f"{name} stopped: {down.why}; it is started again by itself")
+        with suppress(OSError):  # on a full disk the page still shows it
+            announce()
+
+    return tell
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
@@ -103,24 +118,16 @@ class Part:
 def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> Iterator[Part]:
     closed = dict(missing(desk))
     for what, error in closed.items():
-        say(f"{what}: {_why(error)}")
-    lost_vault = _VAULT in closed and desk.settings.vault_path is not None
-    if _MAILBOX not in closed and not lost_vault:
-        # An event of its own: the orchestrator sets it when it fails, and the desk runs on.
+        say(f"{what}: {describe_failure(error)}")
+    if not isinstance(closed.get(_MAILBOX), BadConfig):
         ending = asyncio.Event()
         yield Part("orchestrator", partial(_orchestrate, desk, ending), ending)
     if desk.settings.notify is not None:
         from deskhand.resident import notify
 
-        yield Part("notifications", partial(notify.run, desk, address))
+        yield Part(notify.PART, partial(notify.run, desk, address))
     if arrivals is not None:
         yield Part("demo", arrivals.arrive_later)
-
-
-def _why(error: DeskError) -> str:
-    if error.hint:
-        return f"{error.message} ({error.hint})"
-    return error.message
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
@@ -132,9 +139,12 @@ async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
 
 
 @asynccontextmanager
-async def _at_work(parts: Iterable[Part], stop: asyncio.Event, say: Say) -> AsyncIterator[None]:
-    """Run the parts for as long as the block runs; one that fails is named, and the page stays."""
-    tasks = {asyncio.create_task(_run(part, stop, say)): part for part in parts}
+async def _at_work(parts: Iterable[Part], kept: Parts, say: Say) -> AsyncIterator[None]:
+    """Run the parts for as long as the block runs."""
+    tasks = {}
+    for part in parts:
+        say(f"{part.name} started")
+        tasks[asyncio.create_task(kept.keep(part.name, part.work))] = part
     try:
         yield
     finally:
@@ -150,23 +160,6 @@ async def _at_work(parts: Iterable[Part], stop: asyncio.Event, say: Say) -> Asyn
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _run(part: Part, stop: asyncio.Event, say: Say) -> None:
-    """Run one part: a failure is said and logged here, and stops no other part."""
-    say(f"{part.name} started")
-    try:
-        await part.work()
-    except DeskError as error:
-        log.error("part_stopped", extra={"part": part.name, "why": error.message})  # noqa: TRY400 - it names its cause
-        say(f"{part.name} stopped: {_why(error)}")
-    except Exception:
-        reference = secrets.token_hex(4)
-        log.exception("crash", extra={"part": part.name, "reference": reference})
-        say(f"{part.name} stopped by an unexpected error; the log has it under {reference}")
-    else:
-        if not stop.is_set() and part.name != "demo":
-            say(f"{part.name} ended")
-
-
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -175,17 +168,15 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _serve(app: Any, listener: socket.socket) -> AsyncIterator[None]:
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        lifespan="off",
-        ws="none",
-        server_header=False,
-        timeout_graceful_shutdown=LAST_ANSWER,
-    )
-    server = _Server(config)
-    serving = asyncio.create_task(server.serve([listener]))
+async def _serve(app: Any, listener: socket.socket, kept: Parts) -> AsyncIterator[None]:
+    server = _Server(http_config(app, lifespan="off", timeout_graceful_shutdown=LAST_ANSWER))
+
+    async def serve() -> None:
+        kept.works("page")
+        # Of a copy: a server that fails closes what it has, and the next one listens at the same place.
+        await server.serve([listener.dup()])
+
+    serving = asyncio.create_task(kept.keep("page", serve))
     try:
         yield
     finally:

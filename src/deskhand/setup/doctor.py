@@ -41,7 +41,9 @@ CHECKS: dict[str, Check] = {
     "model": parts.model,
     "clients": parts.clients,
     "notify": parts.notify,
+    "rules": parts.rules,
     "port": machine.port,
+    "parts": machine.parts,
 }
 REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index)
 

@@ -57,6 +57,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
         "here": request.url.path,
         "places": PLACES,
         "demo": request.app.state.demo,
+        "down": request.app.state.desk.parts.down,
     }
     if context.get("problem"):
         status = 422

@@ -23,6 +23,7 @@ from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timelin
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, render
+from deskhand.web.request import desk_of
 from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
@@ -103,7 +104,10 @@ def _names_own_host(scope: Scope) -> bool:
 
 
 async def _health(request: Request) -> Response:
-    del request
+    """Which parts do not run; why, the person reads on the page: whoever asks here is anybody."""
+    down = [part.name for part in desk_of(request).parts.down]
+    if down:
+        return JSONResponse({"status": "degraded", "down": down}, 503)
     return JSONResponse({"status": "ok"})
 
 

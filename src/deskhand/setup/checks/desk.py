@@ -14,6 +14,7 @@ from deskhand.errors import BadConfig, DeskError
 from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import skeleton
+from deskhand.orchestrator.triage import load_rules
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 from deskhand.setup.clients import CLIENTS, file_of
 from deskhand.setup.connect import entry_name, find_entry
@@ -201,6 +202,11 @@ def model(desk: Desk) -> Finding:
     if settings.model_api_key is None and settings.model_base_url is None:
         return bad(f"{settings.model} has no key", "set DESKHAND_MODEL_API_KEY or the provider's own variable")
     return good(settings.model)
+
+
+def rules(desk: Desk) -> Finding:
+    """Whether the rules by which mail is sorted can be read."""
+    return good(f"{len(load_rules(desk.settings.home).rule)} rules for mail")
 
 
 def clients(desk: Desk) -> Finding:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from deskhand import __version__, audit
+from deskhand import __version__, audit, running
 from deskhand.app import Desk
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 
@@ -98,20 +98,35 @@ def port(desk: Desk) -> Finding:
     try:
         socket.create_server(("127.0.0.1", number)).close()
     except OSError as error:
-        if _is_desk(number):
+        if _health(f"http://127.0.0.1:{number}") is not None:
             return good(f"a desk answers at http://127.0.0.1:{number}")
         return warning(f"port {number} cannot be used: {error.strerror}", "set DESKHAND_PORT to another one")
     return good(f"{number} is free for `deskhand up`")
 
 
-def _is_desk(number: int) -> bool:
+def parts(desk: Desk) -> Finding:
+    """Whether each part of the desk that runs in this home does run."""
+    found = running.find(desk.settings.home)
+    if found is None:
+        return good("no desk runs here now; `deskhand up` starts one")
+    if found.down:
+        says = "; ".join(f"{name} does not run: {why}" for name, why in found.down.items())
+        return bad(says, "it is started again by itself once that is mended")
+    if _health(found.address) is None:
+        return bad(f"the desk runs as process {found.pid}, but its page does not answer", "end it and start it again")
+    return good(f"each part of the desk at {found.address} runs")
+
+
+def _health(address: str) -> str | None:
+    """What the desk at this address says of itself; None where no desk answers."""
     import httpx2
 
     try:
-        answer = httpx2.get(f"http://127.0.0.1:{number}/health", timeout=3)
-        return answer.status_code == 200 and answer.json() == {"status": "ok"}
-    except (httpx2.HTTPError, ValueError):
-        return False
+        answer = httpx2.get(f"{address}/health", timeout=3)
+        found = answer.json().get("status")
+    except (httpx2.HTTPError, ValueError, AttributeError):
+        return None
+    return found if found in ("ok", "degraded") else None
 
 
 def secrets(desk: Desk) -> Finding:

@@ -1,10 +1,11 @@
-"""One desk runs once: whoever started it holds a lock in its home and says there where it listens."""
+"""One desk runs once: whoever started it holds a lock in its home, and says there where it listens and what is down."""
 
 import fcntl
 import json
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,8 @@ class RunningDesk:
 
     pid: int
     port: int
+    down: dict[str, str] = field(default_factory=dict)
+    """The parts that do not run, and why."""
 
     @property
     def address(self) -> str:
@@ -35,10 +38,13 @@ class DeskLock:
     def __init__(self, opened: int) -> None:
         self._opened = opened
 
-    def announce(self, port: int) -> None:
-        """Say where the desk listens, for those who look for it."""
-        os.ftruncate(self._opened, 0)
-        os.pwrite(self._opened, json.dumps({"pid": os.getpid(), "port": port}).encode(), 0)
+    def announce(self, port: int, down: Mapping[str, str]) -> None:
+        """Say where the desk listens and which of its parts do not run, for those who look for it."""
+        text = json.dumps({"pid": os.getpid(), "port": port, "down": dict(down)})
+        # First longer, then shorter: who reads in between finds blanks behind the text and never half of it.
+        size = os.fstat(self._opened).st_size
+        os.pwrite(self._opened, text.ljust(size).encode(), 0)
+        os.ftruncate(self._opened, len(text))
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +96,7 @@ def _try_lock(opened: int, how: int) -> bool:
 
 
 def _read(opened: int, home: Path) -> RunningDesk:
-    text = os.pread(opened, 1000, 0)
+    text = os.pread(opened, 1 << 20, 0)
     if not text:
         raise Unavailable(f"the desk in {home} is just starting or ending", hint="try again in a moment")
     return RunningDesk(**json.loads(text))

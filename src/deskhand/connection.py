@@ -1,0 +1,62 @@
+"""One HTTP connection. Clients that say nothing keep nobody out: they lose their place, or they run out of time."""
+
+import asyncio
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+MOST = 400
+"""So many connections there are at once; a further one takes the place of the one that was silent the longest."""
+HEAD_SECONDS = 10
+"""In this time the head of a request must have come whole."""
+
+
+class HttpConnection(H11Protocol):
+    _timer: asyncio.TimerHandle | None = None
+    _heard = 0.0
+    """When the client said something last."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._heard = self.loop.time()
+        if len(self.connections) > MOST:
+            self._make_room()
+        self._await_head()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = self.loop.time()
+        super().data_received(data)
+        if self._has_request:
+            self._stop_timer()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self._has_request:
+            self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    @property
+    def _has_request(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    @property
+    def _is_silent(self) -> bool:
+        """Whether nothing happens here until the client says more."""
+        if self.transport.is_closing():
+            return False
+        return not self._has_request or (self.cycle.more_body and not self.flow.read_paused)
+
+    def _make_room(self) -> None:
+        silent = [each for each in self.connections if isinstance(each, HttpConnection) and each._is_silent]  # noqa: SLF001
+        # This one is among them; where all others are at work, it goes itself.
+        min(silent, key=lambda each: each._heard).transport.close()  # noqa: SLF001
+
+    def _await_head(self) -> None:
+        self._stop_timer()
+        self._timer = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
