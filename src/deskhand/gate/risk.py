@@ -28,7 +28,6 @@ _DELICATE = re.compile(
     r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b",
     re.IGNORECASE,
 )
-_CONFUSABLE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ def _skeleton(domain: str) -> str:
     plain = "".join(
         char for char in unicodedata.normalize("NFKD", domain.casefold()) if not unicodedata.combining(char)
     )
-    return plain.translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w").replace("i", "l")
+    return plain.translate(unseen.ALIKE).replace("rn", "m").replace("vv", "w").replace("i", "l")
 
 
 def _one_apart(one: str, other: str) -> bool:
