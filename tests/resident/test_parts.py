@@ -84,7 +84,7 @@ async def test_mail_goes_on_after_its_box_broke_and_the_vault_was_away(home: Hom
     up = start(tmp_path, own, "--port", "0")
     try:
         servers = {"email server", "gmail server", "obsidian server"}
-        down = {"orchestrator", "watcher", "approvals", "dashboard"} | servers
+        down = {"orchestrator", "watcher", "notes", "approvals", "dashboard"} | servers
         await until(is_down(up, *down))
         assert status(home).keys() == down
         assert httpx2.post(f"{up.address}/obsidian/mcp").status_code == 503
