@@ -29,7 +29,7 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import files, ledger, proofs, sends
+from deskhand.gate import ledger, proofs, sends
 from deskhand.gate.actions import Mail, compose
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
@@ -136,7 +136,7 @@ class Delivery:
             if isinstance(verdict := sends.allow(tx, now=self._now(), limits=self._limits), Wait):
                 return verdict
             withdrawn.extend(ledger.withdraw(tx, request.asked))
-            used = sends.use_approval(tx, request, files.content_of(found), self._now())
+            used = sends.use_approval(tx, request, found, self._now())
             if not used or not ledger.insert(tx, request):
                 raise _under_way()
             self._door.demand_unchanged(found)

@@ -54,6 +54,8 @@ class Status(BaseModel):
     sends: dict[str, int]
     waiting: list[WaitingLine]
     waiting_total: int
+    idle: dict[str, str]
+    """Files in Approved/ that release nothing, and why."""
     not_triaged: dict[str, str]
     """Notes in Needs_Action that wait and that nobody decides about, and why."""
     errors: list[Trouble]
@@ -69,6 +71,7 @@ async def facts(desk: Desk) -> Status:
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN)
     waiting_total = len(await desk.waiting.ids())
+    idle = {each.path: each.why for each in await desk.door.find_idle()}
 
     health = read_state(root)
     not_triaged = health.pop("not_triaged", {})
@@ -80,6 +83,7 @@ async def facts(desk: Desk) -> Status:
             sends=ledger.count_states(tx),
             waiting=[_waiting(request, now) for request in waiting if request.state in ("waiting", "unknown")],
             waiting_total=waiting_total,
+            idle=idle,
             errors=_troubles(tx),
             health=health,
             not_triaged=not_triaged,
@@ -164,7 +168,8 @@ def page(status: Status, now: datetime) -> str:
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
-        "## WaitingLine for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        *_list_files("In Approved/, but not sent", status.idle),
         *_list_files("In Needs_Action/, but not triaged", status.not_triaged),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
