@@ -116,6 +116,7 @@ REQUIREMENTS = {
     "gate:content-bound": "An approval for one mail never releases another, and an edited one releases nothing.",
     "gate:spelling": "A request counts as it was written in whatever spelling, order and line ends its file is saved.",
     "gate:once": "Whatever answer is lost or process killed, a mail leaves at most once for one approval.",
+    "gate:repeated-call": "For ten minutes the same call hears of the send; later the new request is high risk.",
     "gate:expires": "An approval that expired releases nothing and says so.",
     "gate:rejected": "A no is told apart from no answer yet.",
     "gate:withdrawn": "A yes that was taken back releases nothing.",
