@@ -40,7 +40,7 @@ def is_down(up: Running, *parts: str) -> Callable[[], bool]:
 def status(home: Home) -> dict[str, str]:
     done = home.command("status", "--json")
     told = json.loads(done.stdout or done.stderr)
-    found: dict[str, str] = told.get("details", told)["down"]
+    found: dict[str, str] = told.get("details", told).get("down", {})
     return found
 
 
