@@ -53,6 +53,8 @@ class Facts:
     """Of the addresses that this desk has written to."""
     warnings: tuple[str, ...] = ()
     """What is odd about the mail it answers."""
+    sent_before: str | None = None
+    """That the very same mail has left already."""
 
 
 _Reasons = Iterator[tuple[Level, str]]
@@ -119,12 +121,18 @@ def _weight(facts: Facts) -> _Reasons:
         yield "medium", f"The text is long: {len(facts.body):,} characters."
 
 
+def _repetition(facts: Facts) -> _Reasons:
+    if facts.sent_before is not None:
+        yield "high", facts.sent_before
+
+
 def _original(facts: Facts) -> _Reasons:
     for warning in facts.warnings:
         yield "medium", f"The mail it answers: {warning.removesuffix('.')}."
 
 
 _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
+    _repetition,
     _recipient,
     _spelling,
     _links,
