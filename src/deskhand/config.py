@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
-from deskhand import environment
+from deskhand import environment, unseen
 from deskhand.errors import BadConfig, FieldProblem
 
 
@@ -56,8 +56,10 @@ def _zone(name: str) -> str:
 
 
 def _agent(name: str) -> str:
-    if name == "person":
+    if unseen.reads_as(name) == "person":
         raise ValueError("under this name the person writes")
+    if unseen.describe(name) or "\n" in name:
+        raise ValueError("a name that cannot be read as it is written")
     return name
 
 
@@ -126,8 +128,8 @@ class Settings(BaseModel):
         "timezone",
         "DESKHAND_TIMEZONE",
         "a zone such as Europe/Berlin",
-        "Where the person's days begin: what today and 17:00 mean.",
-        "UTC",
+        "The person's zone: what today and 17:00 mean, and when a repeated task is due again.",
+        ...,
     )
     dev_mode: Switch = option(
         "dev_mode", "DEV_MODE", "true or false", "Log what would be sent and send nothing.", False
@@ -167,6 +169,9 @@ class Settings(BaseModel):
     imap_url: Secret | None = option("mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST", "IMAP account.")
     smtp_url: Secret | None = option(
         "mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST", "SMTP account that sends for it."
+    )
+    mail_ca: Folder | None = option(
+        "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
     )
     fastapi_base_url: Origin | None = option(
         "tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL", "Tasks backend; without it the embedded one."
@@ -339,7 +344,7 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
     """The settings of this process. `env_file` may set the options of the tasks contract and no other one."""
     variables = environment.variables() if variables is None else dict(variables)
     file = environment.config_file(variables)
-    given: dict[str, Any] = {"home": environment.home(variables)}
+    given: dict[str, Any] = {"home": environment.home(variables), "timezone": environment.timezone(variables)}
     sources = dict.fromkeys(OPTIONS, "default")
     problems = list(_unknown_variables(variables))
 

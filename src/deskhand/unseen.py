@@ -25,6 +25,9 @@ _WITHOUT_GLYPH = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _SPACE = re.compile(r"(?P<lines>\n(?:[ \t]*\n){7,})|[ \t\xa0\u2000-\u200a\u3000]{40,}|(?P<accents>[\u0300-\u036f]{5,})")
 
 
+ALIKE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
+
+
 class Trace(NamedTuple):
     start: int
     end: int
@@ -73,6 +76,14 @@ def strip(text: str) -> tuple[str, int]:
 def spell_out(text: str) -> str:
     """For a terminal: the code of each unseen character in its place, so that nothing steers and nothing hides."""
     return replace(text, _runs(text), _code)
+
+
+def reads_as(name: str) -> str:
+    """What a reader takes a name for: without what shows nothing, without case and accents, letters that look alike
+    as one."""
+    shown = "".join(char for char in name if not is_unseen(char))
+    plain = unicodedata.normalize("NFKD", shown).casefold().translate(ALIKE)
+    return "".join(char for char in plain if not unicodedata.combining(char)).strip()
 
 
 def replace(text: str, found: list[Trace], put: Callable[[Trace], str]) -> str:

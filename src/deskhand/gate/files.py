@@ -118,7 +118,7 @@ def _page(request: Request) -> str:
         "## Risk assessment\n\n" + "\n".join(f"- {line}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_BACK}",
     ]
-    if request.token and request.note:
+    if request.note:
         parts.insert(2, f"## Please look first\n\n{request.note}")
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")

@@ -110,6 +110,18 @@ def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
     return [_request(row) for row in rows]
 
 
+def find_refused(tx: Transaction, mail: str) -> list[Request]:
+    """The drafts to a mail that the person said no to."""
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE mail = ? AND state = 'rejected' ORDER BY created"
+    return [_request(row) for row in tx.all(sql, mail)]
+
+
+def find_answered(tx: Transaction, header: str) -> str | None:
+    """The orchestrator's key of a mail that was answered, by its Message-ID header."""
+    rows = tx.all("SELECT mail, action FROM requests WHERE mail IS NOT NULL AND action LIKE ?", f"%<{header}>%")
+    return next((str(mail) for mail, text in rows if read_action(text).in_reply_to == f"<{header}>"), None)
+
+
 def answering(tx: Transaction, message_id: str) -> list[str]:
     """The ids of the open requests and of all drafts that answer a mail."""
     rows = tx.all(
@@ -165,6 +177,16 @@ def mails_sent_to(tx: Transaction, addresses: Sequence[str]) -> dict[str, tuple[
         *addresses,
     )
     return {address: (count, clock.from_ms(last)) for address, count, last in rows}
+
+
+def earlier_sends(tx: Transaction, digests: Sequence[str]) -> dict[str, tuple[str, datetime]]:
+    """The request by which each of these mails left before, and when; the last one, where it left more than once."""
+    rows = tx.all(
+        "SELECT digest, id, COALESCE(tried, frozen, created) AS at FROM requests"
+        f" WHERE state = 'sent' AND digest IN ({_marks(digests) or 'NULL'}) ORDER BY at",
+        *digests,
+    )
+    return {digest: (name, clock.from_ms(at)) for digest, name, at in rows}
 
 
 def addresses_written_to(tx: Transaction, limit: int) -> list[str]:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from deskhand.app import Desk
 from deskhand.audit import masked
+from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import ReplyEmail, SendEmail
@@ -50,7 +51,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
             return f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}"
         with _saying("Error creating draft"):
             draft = await desk.mailbox.create_draft(await _compose_draft(desk, letter), None)
-        return f"Draft created successfully. Draft ID: {draft}. Review it in your Gmail drafts folder."
+        return f"Draft created successfully. Draft ID: {draft.id}. Review it in your Gmail drafts folder."
 
     async def send_email(to: To, subject: Subject, body: Body) -> ToolResult[str]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
@@ -147,8 +148,10 @@ def _describe_reply(answer: ReplyEmail, outcome: Outcome) -> str | DeskError:
 
 def _describe_sent(what: str, done: Released) -> str:
     text = f"{what} sent successfully. Message ID: {done.mail.message_id} Thread ID: {done.mail.thread_id}"
+    if done.earlier:
+        text += f"\nIt was sent at {iso(done.at)}, request {done.earlier}; this call sent nothing."
     if done.edited:
-        return f"{text}\nThe person changed the text before approving it."
+        text += "\nThe person changed the text before approving it."
     return text
 
 
