@@ -90,7 +90,7 @@ class Visible:
     """On which other screens more is hidden: (how one says it, characters)."""
 
 
-class Token(NamedTuple):
+class Markup(NamedTuple):
     tag: str
     """Empty for text."""
     closes: bool
@@ -131,7 +131,7 @@ class _Reader:
     hidden_parts: int = 0
     hidden_characters: int = 0
 
-    def read(self, tokens: list[Token]) -> None:
+    def read(self, tokens: list[Markup]) -> None:
         self.stack = [Element("", {}, Look(), None, 0)]
         # These are there whether or not they are written, and never end; what is written may come late.
         for tag in ("html", "body"):
@@ -421,7 +421,7 @@ def visible(source: str) -> Visible:
     )
 
 
-def _gather(tokens: list[Token]) -> tuple[Sheets, Target | None, list[str]]:
+def _gather(tokens: list[Markup]) -> tuple[Sheets, Target | None, list[str]]:
     """The style sheets, the base of its links, and what of the kind was not read."""
     found = Sheets()
     base: Target | None = None
@@ -441,23 +441,23 @@ def _gather(tokens: list[Token]) -> tuple[Sheets, Target | None, list[str]]:
     return found, base, notes
 
 
-def _tokens(source: str) -> Iterator[Token]:
+def _tokens(source: str) -> Iterator[Markup]:
     at = 0
     while found := _MARKUP.search(source, at):
         if found.start() > at:
-            yield Token("", closes=False, attributes={}, text=source[at : found.start()])
+            yield Markup("", closes=False, attributes={}, text=source[at : found.start()])
         at = found.end()
         if not found[2]:
             continue
         tag = found[2].lower()
         attributes, at = _attributes(source, at)
-        yield Token(tag, bool(found[1]), attributes, "")
+        yield Markup(tag, bool(found[1]), attributes, "")
         if tag in _RAW and not found[1]:
             end = _raw_end(source, tag, at)
-            yield Token("", closes=False, attributes={}, text=source[at:end])
+            yield Markup("", closes=False, attributes={}, text=source[at:end])
             at = end
     if at < len(source):
-        yield Token("", closes=False, attributes={}, text=source[at:])
+        yield Markup("", closes=False, attributes={}, text=source[at:])
 
 
 def _raw_end(source: str, tag: str, at: int) -> int:

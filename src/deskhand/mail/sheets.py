@@ -82,7 +82,7 @@ class Compound(NamedTuple):
     states: tuple[str, ...]
 
 
-class Rule(NamedTuple):
+class StyleRule(NamedTuple):
     parts: tuple[tuple[str, Compound], ...]
     """From right to left, each with the sign between it and the one to its right."""
     weight: tuple[int, int, int]
@@ -101,7 +101,7 @@ class _Level:
 
 
 class Match(NamedTuple):
-    rule: Rule
+    rule: StyleRule
     verdict: Verdict
     order: int
 
@@ -110,7 +110,7 @@ class Sheets:
     """All sheets of one mail."""
 
     def __init__(self) -> None:
-        self.rules: list[Rule] = []
+        self.rules: list[StyleRule] = []
         self.doubts: list[str] = []
         self._size = 0
 
@@ -119,7 +119,7 @@ class Sheets:
         if self._size > LONGEST_SHEET or len(self.rules) > MOST_RULES:
             self.doubts.append("more style sheets than were read")
             return
-        _Parser(self, (media.lower(),) if media.strip() else ()).parse(css)
+        _SheetParser(self, (media.lower(),) if media.strip() else ()).parse(css)
 
     def on(self, screen: Screen) -> "Cascade":
         return Cascade([(rule, _holds(rule.conditions, screen)) for rule in self.rules])
@@ -131,7 +131,7 @@ class Sheets:
 class Cascade:
     """The rules that hold on one screen, found by what the element is that they are about."""
 
-    def __init__(self, rules: Sequence[tuple[Rule, Verdict]]) -> None:
+    def __init__(self, rules: Sequence[tuple[StyleRule, Verdict]]) -> None:
         self._by_key: dict[str, list[Match]] = {}
         self._steps = 0
         self.exhausted = False
@@ -258,7 +258,7 @@ def _is_in(state: str, element: Styled) -> Verdict:
 # Reading a sheet.
 
 
-class _Parser:
+class _SheetParser:
     def __init__(self, sheets: Sheets, conditions: tuple[str, ...]) -> None:
         self.sheets = sheets
         self.levels = [_Level(None, conditions)]
@@ -311,7 +311,7 @@ class _Parser:
         found = tuple(each for text in level.declarations for each in read_declaration(unescape(text).lower()))
         for selector in level.selectors if found else ():
             parts, weight = _read_selector(selector)
-            self.sheets.rules.append(Rule(parts, weight, found, level.conditions, selector[:60]))
+            self.sheets.rules.append(StyleRule(parts, weight, found, level.conditions, selector[:60]))
 
 
 def _nested(outer: list[str] | None, prelude: str) -> list[str]:
