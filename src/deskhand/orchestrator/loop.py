@@ -85,7 +85,8 @@ class Orchestrator:
             error = await self._attempt(self._look(), "watcher")
             if isinstance(error, BadConfig):
                 raise error
-            await self._attempt(self._notes.look(), "notes")
+            if error := await self._attempt(self._notes.look(), "notes"):
+                log.warning("notes_not_read", extra={"why": error.message})
         await replies.look_around(self._desk)
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
