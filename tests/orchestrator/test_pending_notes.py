@@ -159,6 +159,25 @@ def test_a_note_that_is_renamed_while_it_waits_is_still_the_note_of_its_mail(off
 
 
 @requirement("orchestrator:pending-notes")
+@requirement("orchestrator:rules")
+def test_a_note_that_asked_and_is_made_pending_again_is_decided_again_but_never_answered_twice(office: Office) -> None:
+    office.receive(letter(subject="Hm", message_id="<h@x>"))
+    office.passes()
+    note = office.only("Needs_Action")
+    asked = note.read_text()
+    with (office.home.path / "rules.toml").open("a") as rules:
+        rules.write('[[rule]]\nname = "new"\nsubject = "hm"\ndecision = "draft_reply"\nreply_body = "Yes."\n')
+    note.write_text(asked.replace("status: needs_info", "status: pending"))
+    office.passes()
+    assert (office.properties(note)["status"], office.properties(note)["decided_by"]) == ("drafted", "rule:new")
+
+    note.write_text(asked.replace("status: needs_info", "status: pending"))
+    office.passes(2)
+    assert len(office.files("Drafts")) == 1
+    assert office.properties(note)["status"] == "drafted"
+
+
+@requirement("orchestrator:pending-notes")
 def test_a_mail_that_comes_after_its_note_is_not_answered_again(office: Office) -> None:
     put(office, message_id="<q0@example.org>", **ANN)
     office.passes(2)
