@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from deskhand.notes import frontmatter
+from tests.gate.site import Site
+from tests.home import Home
+from tests.mail.gmail_double import Status
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, question
 from tests.requirements import requirement
@@ -265,3 +268,20 @@ def test_a_note_that_says_too_little_asks_the_person(office: Office) -> None:
     found = office.properties(note)
     assert (found["status"], found["info_needed"]) == ("needs_info", "whom to answer")
     assert office.files("Drafts") == []
+
+
+@requirement("orchestrator:pending-notes")
+def test_on_gmail_a_note_leads_to_its_mail_by_id_or_header_and_an_outage_is_no_absence(site: Site) -> None:
+    office = Office(Home(site.home.vault, site.home.environment | {"DESKHAND_FIRST_DAYS": "0"}))
+    mail = site.gmail.account.deliver(question(1))
+    other = site.gmail.account.deliver(question(2))
+    put(office, "by id.md", message_id=mail.id)
+    put(office, "by header.md", message_id="<q2@example.org>")
+    put(office, "nowhere.md", message_id="18d5f0a1b2c3d4e5", **ANN)
+    site.gmail.chance = lambda name: Status(503) if name == "messages.get" else None
+    office.passes()
+    assert office.files("Drafts") == []
+    site.gmail.chance = lambda _: None
+    office.passes(2)
+    answered = {office.properties(file)["reply_to_message_id"] for file in office.files("Drafts")}
+    assert answered == {mail.id, other.id, None}
