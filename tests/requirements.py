@@ -205,6 +205,7 @@ REQUIREMENTS = {
     "page:timeline": "The page shows the record, filtered and paged, how far it is proved, and what it adds up to.",
     "page:health": "The page shows the doctor's findings with their fixes, and ends sessions and tokens.",
     "page:absent": "A part that is not set up says what to set, and the other pages work.",
+    "entry:private-link": "No secret is on a command line: the browser follows a file that only the person can read.",
     "entry:forms": "Only a form of the signed-in page itself has an effect; GET never has.",
     "entry:sessions": "A session ends by itself, by signing out and from the terminal; no one else can choose its key.",
     "entry:password": "A password can be added; guessing it ends after five tries, and no secret is kept or recorded.",
