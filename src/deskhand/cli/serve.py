@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.browser import open_privately
-from deskhand.cli.command import command, flag, opened_desk, run, tell
+from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
 from deskhand.files import open_private
 from deskhand.servers import SERVERS
 
@@ -155,4 +155,4 @@ def _has_display() -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"· {text}", file=sys.stderr, flush=True)
+    print(one_line(f"· {text}"), file=sys.stderr, flush=True)
