@@ -47,6 +47,8 @@ SYSTEM_PACKAGES = {
     "zsh": "zsh",
     "fish": "fish",
 }
+# Mail servers that some tests run against: unpacked, not installed, because Debian lets none of them be beside another.
+SERVER_PACKAGES = ("courier-imap", "cyrus-imapd", "sasl2-bin", "postfix", "exim4-daemon-light")
 # Foreign judges of the servers, the bundle and the page. Some need Node 22, which comes as a package as well.
 NODE_PACKAGES = (
     "node@22",
@@ -161,6 +163,7 @@ def uv_for_now():
 
 def test(arguments):
     install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish"])
+    unpack_servers()
     install_judges()
     steps = [
         ["ruff", "format", "--check", "--quiet", "."],
@@ -216,6 +219,23 @@ def install_system_packages(programs):
     subprocess.run(["apt-get", "update", "-qq"], **quiet)
     environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "install", "-y", "-qq", *missing], env=environment, **quiet)
+
+
+def unpack_servers():
+    """The packages with what they need and this machine lacks, into .judges/servers."""
+    place = JUDGES / "servers"
+    if place.exists() or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    say(f"unpacking {' '.join(SERVER_PACKAGES)} (once)")
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["apt-get", "update", "-qq"], check=False, capture_output=True)
+        fetch = ["apt-get", "install", "-y", "-qq", "--download-only", "--no-install-recommends"]
+        for package in SERVER_PACKAGES:
+            command = [*fetch, "-o", f"Dir::Cache::Archives={folder}", package]
+            subprocess.run(command, check=False, capture_output=True, timeout=300)
+        for archive in sorted(Path(folder).glob("*.deb")):
+            place.mkdir(parents=True, exist_ok=True)
+            subprocess.run(["dpkg", "-x", archive, place], check=False, capture_output=True)
 
 
 def install_judges():

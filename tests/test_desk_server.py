@@ -1,6 +1,7 @@
 """The whole desk as one MCP server."""
 
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from deskhand.audit import entries
 from deskhand.config import load
 from deskhand.gate import ledger
 from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.servers import SERVERS
 from deskhand.servers.desk import INSTRUCTIONS, desk_server
 from tests.gate.waiting import drafted
 from tests.home import Home
@@ -185,6 +187,30 @@ async def test_a_draft_of_which_nobody_knows_whether_it_left_is_not_called_sent(
     desk.close()
 
     assert (told["kind"], told["state"], told["message_id"]) == ("draft", "unknown", None)
+
+
+@requirement("server:inline")
+async def test_every_schema_says_all_of_it_in_itself_and_nothing_of_where_it_comes_from(desk: Desk) -> None:
+    for made in SERVERS.values():
+        async with Client(made.make(desk, None)) as client:
+            for tool in (await client.list_tools()).tools:
+                said = json.dumps([tool.input_schema, tool.output_schema])
+                assert "$ref" not in said, tool.name
+                assert "$defs" not in said, tool.name
+                assert not re.search(r"\b(seeds?|contracts?)\b", said, re.IGNORECASE), tool.name
+
+
+@requirement("server:null")
+async def test_every_argument_that_may_be_left_out_may_be_null(desk: Desk) -> None:
+    """Some clients fill in everything. Whatever else is wrong with the call, it is not that null."""
+    async with Client(desk_server(desk)) as client:
+        for tool in (await client.list_tools()).tools:
+            optional = tool.input_schema["properties"].keys() - set(tool.input_schema.get("required", ()))
+            if tool.name == "undo_task_change":
+                continue
+            result = await client.call_tool(tool.name, dict.fromkeys(optional))
+            problems = (result.meta or {}).get("deskhand/error", {}).get("details") or {}
+            assert not optional & {field["field"] for field in problems.get("fields", ())}, tool.name
 
 
 @requirement("desk:parts")

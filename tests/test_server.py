@@ -79,7 +79,7 @@ async def test_success_is_complete_as_text_and_as_structure() -> None:
         ({"a": -1}, "a", "-1"),
         ({"a": "many"}, "a", "many"),
         ({"a": 1, "note": ["x"]}, "note", "['x']"),
-        ({"a": 1, "b": None}, "b", "None"),
+        ({"a": None}, "a", None),
     ],
 )
 async def test_a_bad_argument_is_named_with_what_came_and_what_would_do(
@@ -93,6 +93,14 @@ async def test_a_bad_argument_is_named_with_what_came_and_what_would_do(
     assert (problem["field"], problem["received_value"]) == (field, received)
     assert problem["message"]
     assert problem["suggestion"]
+
+
+@requirement("server:null")
+async def test_null_for_an_argument_that_may_be_left_out_is_the_same_as_leaving_it_out() -> None:
+    async with Client(server()) as client:
+        result = await client.call_tool("add", {"a": 2, "b": None})
+
+    assert result.structured_content == {"total": 3}
 
 
 @requirement("server:strict")

@@ -54,7 +54,14 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file)
+        return Vault(self.settings.vault, self.index_file, self._sign_note)
+
+    def _sign_note(self, text: str) -> None:
+        """Write down that a tool wrote this note, before it lies there: it can never pass for the person's own."""
+        from deskhand.gate import authorship
+
+        if marks := authorship.marks_of(text):
+            self.store.write_sync(authorship.remember, marks)
 
     @cached_property
     def tasks(self) -> "TasksClient":

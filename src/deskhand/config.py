@@ -354,11 +354,12 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
         else:
             problems.append(_unknown(key, fields, "config.toml"))
     beside = _read_env(env_file)
+    around = _in_any_case(variables) | dict(variables)
     for name, option in OPTIONS.items():
         if option.variable in beside:
             give(name, beside[option.variable], ".env")
-        if option.variable in variables:
-            give(name, variables[option.variable], "environment")
+        if option.variable in around:
+            give(name, around[option.variable], "environment")
     problems += _tokens_sent_elsewhere(given, sources)
     # A provider's own key goes to that provider, never to another server that happens to speak its language.
     own_key = _OWN_KEYS.get(str(given.get("model", "")).partition(":")[0], "")
@@ -394,6 +395,11 @@ _TASKS_VARIABLES = frozenset(
 )
 
 
+def _in_any_case(variables: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the tasks contract, however they are written."""
+    return {name.upper(): value for name, value in variables.items() if name.upper() in _TASKS_VARIABLES}
+
+
 def _read_env(file: Path | None) -> dict[str, str]:
     """The NAME=VALUE lines that set an option of the tasks contract; others belong to other programs."""
     if file is None:
@@ -404,9 +410,16 @@ def _read_env(file: Path | None) -> dict[str, str]:
         return {}
     except (OSError, ValueError) as error:
         raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
-    pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=\s*(.*?)\s*", line) for line in lines)
-    found = {pair[1].upper(): re.sub(r"^(['\"])(.*)\1$", r"\2", pair[2]) for pair in pairs if pair}
-    return {name: value for name, value in found.items() if name in _TASKS_VARIABLES}
+    pairs = (re.fullmatch(r"\s*(?:export\s+)?(\w+)\s*=(.*)", line) for line in lines)
+    return _in_any_case({pair[1]: _env_value(pair[2]) for pair in pairs if pair})
+
+
+def _env_value(text: str) -> str:
+    """The value without its quotes, and without a comment behind it."""
+    quoted = re.fullmatch(r"""\s*(['"])(.*?)\1\s*(?:#.*)?""", text)
+    if quoted:
+        return re.sub(r"""\\(["'\\])""", r"\1", quoted[2])
+    return re.sub(r"\s#.*", "", text).strip()
 
 
 def _tokens_sent_elsewhere(given: Mapping[str, Any], sources: Mapping[str, str]) -> Iterator[FieldProblem]:

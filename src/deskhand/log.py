@@ -2,11 +2,23 @@
 
 import json
 import logging
+import re
 import sys
 from datetime import UTC, datetime
 from typing import TextIO
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+
+# An address begins where a word does; behind one, where its domain ended.
+_ADDRESS = re.compile(r"(?<![^\s<>()\[\],;:\"'=@])([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
+_QUOTED = re.compile(r'"[^"]*"@')
+
+
+def mask_addresses(text: str) -> str:
+    """The text with every address in it as `j***@example.com`."""
+    if "@" not in text:
+        return text
+    return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", text))
 
 
 class JsonLines(logging.Formatter):
@@ -20,6 +32,9 @@ class JsonLines(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in _STANDARD}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
+        for key, value in line.items():
+            if isinstance(value, str):
+                line[key] = mask_addresses(value)
         return json.dumps(line, default=str)
 
 

@@ -153,8 +153,8 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
             ("person", "held"),
             ("email_mcp", "send_email"),
             ("person", "approved"),
-            ("desk", "send_email"),
-            ("email_mcp", "told"),
+            ("email_mcp", "send_email"),
+            ("email_mcp", "send_email"),
             ("email_mcp", "send_email"),
         ]
 

@@ -1,6 +1,9 @@
 """The gate, through the Email server: nothing leaves unapproved, altered or twice, and it is on the record."""
 
+import hmac
 import json
+import re
+import shutil
 
 import anyio
 import pytest
@@ -105,14 +108,17 @@ async def test_an_edited_request_releases_nothing_and_waits_again_with_its_diffe
     [
         ("to: ann@example.org", "to: eve@example.org"),
         ("to: ann@example.org", "to: nobody"),
-        ("status: pending_approval", "status: approved"),
+        ("status: pending_approval", "status: rejected"),
         ("status: pending_approval", "status: ["),
+        ("type: email_send", "type: email_reply"),
+        ("subject: Meeting notes", "subject: Meeting  notes"),
+        ("subject: ", "thread_id: 18d5a\nsubject: "),
+        ("see you at ten", "see you at  ten"),
         ("digest: ", "digest: 0"),
         ("expires: ", "expires: 9"),
         ("seal: ", "seal: ä"),
         ("seal: ", "x: "),
         ("action_id: ", "x: "),
-        ("---\n", "---\r\n"),
     ],
 )
 async def test_whatever_is_edited_in_a_sealed_request_it_releases_nothing(site: Site, old: str, new: str) -> None:
@@ -124,6 +130,48 @@ async def test_whatever_is_edited_in_a_sealed_request_it_releases_nothing(site: 
 
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
     assert site.sent == []
+
+
+@requirement("gate:spelling")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (r"status: pending_approval", "status: approved\napproved_at: 2026-11-15T09:00:00Z"),
+        (r"status: pending_approval\n", ""),
+        (r"to: (.*)", r'to: "\1"'),
+        (r"subject: (.*)", r"subject: '\1'"),
+        (r"(type: .*)\n(status: .*)", r"\2\n\1"),
+        (r"\ntype: ", "\ntags: [mail]\nmodified: 2026-11-15\ntype: "),
+        (r"\n", "\r\n"),
+        (r"\n\Z", "\n\n"),
+        (r"\A", "\ufeff"),
+    ],
+)
+async def test_a_yes_counts_in_whatever_spelling_its_properties_are(site: Site, old: str, new: str) -> None:
+    async with site.client("email") as client:
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
+        file = site.pending()
+        changed = re.sub(old, new, file.read_text())
+        assert changed != file.read_text()
+        file.write_bytes(changed.encode())
+        site.approve()
+
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+    assert len(site.sent) == 1
+
+
+@requirement("gate:spelling")
+async def test_a_file_that_an_earlier_version_sealed_byte_for_byte_still_counts(site: Site) -> None:
+    async with site.client("email") as client:
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
+        file = site.pending()
+        unsealed = re.sub(r"\nseal: .*\n", "\n", file.read_text())
+        key = (site.home.path / "seal.key").read_bytes().strip()
+        seal = hmac.new(key, unsealed.encode(), "sha256").hexdigest()
+        file.write_text(unsealed.replace("\n---\n", f'\nseal: "{seal}"\n---\n', 1))
+        site.approve()
+
+        assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
 
 
 @requirement("gate:once")
@@ -243,9 +291,9 @@ async def test_a_hand_written_approval_of_another_mail_releases_nothing(site: Si
 @requirement("gate:hand-written")
 async def test_a_hand_written_file_is_no_new_yes_when_it_comes_back(site: Site) -> None:
     async with site.client("email") as client:
-        text = site.write().read_text()
+        kept = shutil.copy2(site.write(), site.home.vault / "kept.md")
         await said(client, "send_email", **HELLO)
-        (site.home.vault / "Approved" / "copy.md").write_text(text)
+        shutil.copy2(kept, site.home.vault / "Approved" / "copy.md")
 
         assert (await said(client, "send_email", **HELLO | {"body": "another"})).startswith(REJECTED)
     assert len(site.sent) == 1

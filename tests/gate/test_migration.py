@@ -16,7 +16,6 @@ from deskhand.app import Desk
 from deskhand.clock import to_ms
 from deskhand.config import load
 from deskhand.errors import NotFound, SendFailed
-from deskhand.gate import files
 from deskhand.gate.folders import as_file
 from deskhand.gate.waiting import Card
 from deskhand.mail import Mailbox, Outgoing, Sent, Unclear
@@ -146,7 +145,7 @@ async def _propose(old: OldDesk) -> None:
     for word in ("by-hand", "by-hand-left"):
         text = f"---\ntype: email_send\nstatus: approved\nto: {word}@example.org\n---\nFine with me.\n"
         file = old.write(SENDING, f"yes {word}.md", text, claimed_by=name_of(word))
-        content = files.content_of(as_file("Approved", file.name, text))
+        content = as_file("Approved", file.name, text).content
         old.rows.append(("used_approvals", {"content": content, "action_id": name_of(word), "at": at}))
 
 

@@ -1,13 +1,18 @@
 """No body, secret or whole address in the vault's log, in the chained record or in the process's log."""
 
+import io
+import json
 import logging
+import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deskhand import audit
-from tests.gate.site import Site
+from deskhand.log import JsonLines, mask_addresses
+from deskhand.orchestrator.loop import Orchestrator
+from tests.gate.site import HELLO, Site
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -46,3 +51,75 @@ async def test_no_log_holds_a_body_or_a_whole_address(
         assert SECRET not in line
         assert address not in line
         assert local.strip('"') not in line
+
+
+def _log_files(site: Site) -> str:
+    return "".join(file.read_text() for file in (site.home.vault / "Logs").rglob("*") if file.is_file())
+
+
+@requirement("gate:recorded")
+@requirement("audit:redacted")
+@pytest.mark.parametrize("way", ["orchestrator", "page"])
+async def test_what_the_desk_sends_later_is_logged_as_the_tool_of_the_door_that_asked(site: Site, way: str) -> None:
+    letters = {"email": HELLO, "gmail": HELLO | {"to": "carl@example.org", "body": "Of the other server.\n"}}
+    for server, letter in letters.items():
+        async with site.client(server) as client:
+            assert (await client.call_tool("send_email", letter)).is_error
+    desk = site.desk(DESKHAND_HOLD_SECONDS="0")
+    cards, _ = await desk.waiting.cards()
+    for card in cards:
+        if way == "page":
+            await desk.answers.approve(card.id, card.digest, "person")
+    if way == "orchestrator":
+        for file in site.files("Pending_Approval"):
+            site.approve(file)
+        orchestrator = Orchestrator(desk)
+        await orchestrator.once()
+        await orchestrator.close()
+    await desk.close_mailbox()
+    desk.close()
+    assert len(site.sent) == 2
+    sent_by = "orchestrator" if way == "orchestrator" else "desk"
+    lines = [(line["actor"], line["action_type"], line["parameters"].get("sent_by")) for line in site.log()]
+    doors = ["email_mcp", "gmail_mcp"]
+    assert sorted(lines[2:]) == [(door, "send_email", sent_by) for door in doors]
+
+    async with site.client("email") as client:
+        assert not (await client.call_tool("send_email", HELLO)).is_error
+    told = site.log()[-1]
+    assert (told["actor"], told["action_type"], told["parameters"]["told"]) == ("email_mcp", "send_email", True)
+
+    kept = _log_files(site)
+    assert "see you" not in kept
+    assert HELLO["to"] not in kept
+    # The line before each mail of the Gmail server is asked for, and shows how the mail begins.
+    (before,) = site.home.vault.glob("Logs/gmail_mcp_*.jsonl")
+    (line,) = before.read_text().splitlines()
+    assert (json.loads(line)["to"], json.loads(line)["body_preview"]) == ("carl@example.org", "Of the other server.\n")
+
+
+@requirement("audit:redacted")
+@pytest.mark.parametrize(
+    "text",
+    ["ann@example.org", "mail:gmail:ann@example.org:17", "to='ann@example.org' or ann@example.org", '"ann b"@x.org'],
+)
+def test_no_line_of_the_desks_own_log_holds_a_whole_address(text: str) -> None:
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonLines())
+    log = logging.getLogger("deskhand.test")
+    log.addHandler(handler)
+    try:
+        int(text)
+    except ValueError:
+        log.exception("refused: %s", text, extra={"why": text})
+    finally:
+        log.removeHandler(handler)
+    assert "ann" not in written.getvalue()
+    assert json.loads(written.getvalue())["level"] == "ERROR"
+
+
+def test_a_long_word_without_an_address_is_read_once() -> None:
+    began = time.monotonic()
+    assert mask_addresses(f"@{'a' * 200_000}").startswith("@a")
+    assert time.monotonic() - began < 1

@@ -1,7 +1,7 @@
 """One world per mailbox for the contract: the mailbox, how mail reaches it, and what left it."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +12,8 @@ from deskhand.mail.gmail import GmailMailbox
 from deskhand.mail.imap import ImapMailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.mail.mime import Parsed
-from tests.mail.dovecot import Dovecot, Relay
+from tests.mail.dovecot import Dovecot, ImapAccount, Relay
+from tests.mail.foreign import shared
 from tests.mail.gmail_double import GmailDouble
 
 ME = "me@example.com"
@@ -67,9 +68,21 @@ async def gmail(folder: Path) -> AsyncIterator[World]:
         await mailbox.close()
 
 
+def imap(folder: Path) -> AbstractAsyncContextManager[World]:
+    return _on_imap(Dovecot(), folder)
+
+
+def courier(folder: Path) -> AbstractAsyncContextManager[World]:
+    return _on_imap(ImapAccount(shared("courier").port), folder)
+
+
+def cyrus(folder: Path) -> AbstractAsyncContextManager[World]:
+    return _on_imap(ImapAccount(shared("cyrus").port), folder)
+
+
 @asynccontextmanager
-async def imap(folder: Path) -> AsyncIterator[World]:
-    with Dovecot() as server, Relay(server) as relay:
+async def _on_imap(server: ImapAccount, folder: Path) -> AsyncIterator[World]:
+    with Relay(server) as relay:
         mailbox = ImapMailbox(load({"DESKHAND_HOME": str(folder)} | server.environment(relay)).settings)
         days = _days()
         yield World(
@@ -80,4 +93,4 @@ async def imap(folder: Path) -> AsyncIterator[World]:
         await mailbox.close()
 
 
-WORLDS = {"local": local, "gmail": gmail, "imap": imap}
+WORLDS = {"local": local, "gmail": gmail, "imap": imap, "courier": courier, "cyrus": cyrus}

@@ -103,14 +103,14 @@ namespace inbox {
 
 LONG_AGO = """
 mail_location = maildir:~/Maildir
-imap_capability = IMAP4rev1 NAMESPACE UIDPLUS {more}
+imap_capability = IMAP4rev1 NAMESPACE UIDPLUS
 namespace inbox {
   inbox = yes
   prefix = INBOX.
   separator = .
 }
 """
-"""Folders below INBOX with dots, no special use, no SORT, PREVIEW, WITHIN or LITERAL+."""
+"""Folders below INBOX with dots, no special use, no MOVE, SORT, PREVIEW, WITHIN or LITERAL+."""
 
 
 def program() -> str:
@@ -180,14 +180,13 @@ def shared() -> Process:
     return process
 
 
-class Dovecot:
-    """A new mailbox on a Dovecot."""
+class ImapAccount:
+    """A new mailbox on an IMAP server, whichever that is."""
 
     _numbers = itertools.count(1)
 
-    def __init__(self, process: Process | None = None) -> None:
-        self._process = process or shared()
-        self.port = self._process.port
+    def __init__(self, port: int) -> None:
+        self.port = port
         self.user = f"user{next(self._numbers)}"
 
     def __enter__(self) -> Self:
@@ -216,6 +215,22 @@ class Dovecot:
             uids = client.search()
             return [data[b"BODY[]"] for data in client.fetch(uids, ["BODY.PEEK[]"]).values()] if uids else []
 
+    def environment(self, relay: "Relay") -> dict[str, str]:
+        return {
+            "DESKHAND_MAIL": "imap",
+            "DESKHAND_ADDRESS": ADDRESS,
+            "DESKHAND_IMAP_URL": f"imap://{self.user}:{PASSWORD}@127.0.0.1:{self.port}",
+            "DESKHAND_SMTP_URL": f"smtp://127.0.0.1:{relay.port}",
+        }
+
+
+class Dovecot(ImapAccount):
+    """A new mailbox on a Dovecot."""
+
+    def __init__(self, process: Process | None = None) -> None:
+        self._process = process or shared()
+        super().__init__(self._process.port)
+
     def disconnect_everyone(self) -> None:
         """Every connection to this mailbox ends, as after a restart; the server goes on."""
         command = ["doveadm", "-c", str(self._process.config), "kick", self.user]
@@ -224,14 +239,6 @@ class Dovecot:
     def logins(self) -> int:
         """How often somebody signed in so far."""
         return (self._process.folder / "log").read_text().count(f"Login: user=<{self.user}>")
-
-    def environment(self, relay: "Relay") -> dict[str, str]:
-        return {
-            "DESKHAND_MAIL": "imap",
-            "DESKHAND_ADDRESS": ADDRESS,
-            "DESKHAND_IMAP_URL": f"imap://{self.user}:{PASSWORD}@127.0.0.1:{self.port}",
-            "DESKHAND_SMTP_URL": f"smtp://127.0.0.1:{relay.port}",
-        }
 
 
 @dataclass(frozen=True)
@@ -255,7 +262,7 @@ class Cut:
 class Relay:
     """Takes mail by SMTP; what is for the desk's own address arrives in its inbox."""
 
-    def __init__(self, server: Dovecot) -> None:
+    def __init__(self, server: ImapAccount) -> None:
         self.server = server
         self.port = free_port()
         self.delivered: list[tuple[tuple[str, ...], bytes]] = []

@@ -1,7 +1,7 @@
 """What arrived after a cursor, on each mailbox."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +14,8 @@ from deskhand.config import load
 from deskhand.mail import Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from tests.home import Home
-from tests.mail.dovecot import Dovecot, Relay
+from tests.mail.dovecot import Dovecot, ImapAccount, Relay
+from tests.mail.foreign import shared
 from tests.mail.gmail_double import GmailDouble
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -55,9 +56,23 @@ async def gmail(home: Home, folder: Path) -> AsyncIterator[Post]:
         await desk.close_mailbox()
 
 
+def imap(home: Home, folder: Path) -> AbstractAsyncContextManager[Post]:
+    return _on_imap(Dovecot(), home)
+
+
+def courier(home: Home, folder: Path) -> AbstractAsyncContextManager[Post]:
+    account = ImapAccount(shared("courier").port)
+    account.deliver(letter(subject="Old"))  # a folder that never held a mail is numbered anew each time
+    return _on_imap(account, home)
+
+
+def cyrus(home: Home, folder: Path) -> AbstractAsyncContextManager[Post]:
+    return _on_imap(ImapAccount(shared("cyrus").port), home)
+
+
 @asynccontextmanager
-async def imap(home: Home, folder: Path) -> AsyncIterator[Post]:
-    with Dovecot() as server, Relay(server) as relay:
+async def _on_imap(server: ImapAccount, home: Home) -> AsyncIterator[Post]:
+    with Relay(server) as relay:
         desk = Desk(load(home.environment | server.environment(relay)).settings)
 
         async def deliver(raw: bytes) -> None:
@@ -67,7 +82,7 @@ async def imap(home: Home, folder: Path) -> AsyncIterator[Post]:
         await desk.close_mailbox()
 
 
-@pytest.fixture(params=[local, gmail, imap], ids=lambda each: each.__name__)
+@pytest.fixture(params=[local, gmail, imap, courier, cyrus], ids=lambda each: each.__name__)
 async def post(request: pytest.FixtureRequest, home: Home, tmp_path: Path) -> AsyncIterator[Post]:
     async with request.param(home, tmp_path) as made:
         yield made

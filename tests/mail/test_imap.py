@@ -21,7 +21,7 @@ from deskhand.errors import (
 )
 from deskhand.mail import Sent, Unclear
 from deskhand.mail.imap import ImapMailbox
-from tests.mail.dovecot import LONG_AGO, Cut, Dovecot, Process, Relay, Say
+from tests.mail.dovecot import LONG_AGO, Cut, Dovecot, ImapAccount, Process, Relay, Say
 from tests.mail.letters import DATE, letter, outgoing
 from tests.requirements import requirement
 
@@ -47,7 +47,7 @@ async def mailbox(server: Dovecot, relay: Relay, tmp_path: Path) -> AsyncIterato
     await made.close()
 
 
-def opened(server: Dovecot, relay: Relay, folder: Path, **variables: str) -> ImapMailbox:
+def opened(server: ImapAccount, relay: Relay, folder: Path, **variables: str) -> ImapMailbox:
     return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | server.environment(relay) | variables).settings)
 
 
@@ -391,9 +391,10 @@ async def test_an_account_that_cannot_send_says_so_before_anything_begins(
 
 
 async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
-    with Process(LONG_AGO.replace("{more}", "MOVE")) as process, Relay(Dovecot(process)) as relay:
+    with Process(LONG_AGO) as process, Relay(Dovecot(process)) as relay:
         server = relay.server
         mailbox = opened(server, relay, tmp_path)
+        server.deliver(letter(subject="Marked by somebody else"), flags=("\\Deleted",), at=DATE)
         for number in (2, 1, 3):
             raw = letter(subject=f"Grüße {number}", body=f"Über {number}", message_id=f"<{number}@example.org>")
             server.deliver(raw, at=DATE + timedelta(days=number))
@@ -412,10 +413,11 @@ async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
         assert everything[0].labels == ("DRAFT", "SENT")
         assert (everything[1].id, everything[1].labels) == (found[0].id, ("Clients/Ann", "UNREAD"))
         assert server.raws("INBOX.Sent") == server.raws("INBOX.Drafts") == [mail.raw]
+        assert any(b"Marked by somebody else" in raw for raw in server.raws("INBOX"))
 
 
 async def test_what_a_server_cannot_do_is_refused_and_not_imitated(tmp_path: Path) -> None:
-    with Process(LONG_AGO.replace("{more}", "")) as process, Relay(Dovecot(process)) as relay:
+    with Process(LONG_AGO.replace(" UIDPLUS", "")) as process, Relay(Dovecot(process)) as relay:
         mailbox = opened(relay.server, relay, tmp_path)
         relay.server.deliver(letter(message_id="<one@example.org>"))
         (mail,) = await mailbox.search("", 1)
@@ -424,3 +426,5 @@ async def test_what_a_server_cannot_do_is_refused_and_not_imitated(tmp_path: Pat
             await mailbox.move(mail.id, "Done")
         assert (await mailbox.get(mail.id)).summary.labels == ("INBOX", "UNREAD")
         await mailbox.close()
+        with relay.server.client() as client:
+            assert [name for _, _, name in client.list_folders()] == ["INBOX"]

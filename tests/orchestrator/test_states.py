@@ -1,5 +1,9 @@
 """Each arrow of seed 000's state machine, on real files, through `deskhand orchestrate --once`."""
 
+import pytest
+
+from deskhand import clock
+from deskhand.gate import ledger
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, question
 from tests.requirements import requirement
@@ -106,6 +110,48 @@ def test_a_rejected_draft_is_not_sent_and_the_next_decision_heeds_it(office: Off
     assert "I call her" in office.properties(second)["decision_reason"]
 
 
+@requirement("orchestrator:rejected")
+def test_a_draft_that_the_person_moves_says_where_it_stands(office: Office) -> None:
+    office.receive(question())
+    office.passes()
+    rejected = office.move(office.only("Drafts"), "Rejected")
+    rejected.write_text(rejected.read_text().replace("status:", "mine: kept\nlast_error: old\nstatus:"))
+    office.passes()
+    found = office.properties(rejected)
+    assert (found["status"], found["mine"], "last_error" in found) == ("rejected", "kept", False)
+
+    office.move(rejected, "Drafts")
+    office.passes()
+    assert office.properties(office.only("Drafts"))["status"] == "pending_approval"
+
+    office.move(office.only("Drafts"), "Approved")
+    office.once()
+    assert len(office.mails("in:sent")) == 1
+
+
+@requirement("orchestrator:states")
+@pytest.mark.parametrize("way", ["vault", "terminal", "the person's own line"])
+def test_what_was_sent_says_when_it_was_approved_whichever_door_approved_it(office: Office, way: str) -> None:
+    office.receive(question())
+    office.passes()
+    draft = office.only("Drafts")
+    name = office.properties(draft)["draft_id"]
+    if way == "terminal":
+        assert office.home.command("approve", name).returncode == 0
+    else:
+        moved = office.move(draft, "Approved")
+    if way == "the person's own line":
+        moved.write_text(moved.read_text().replace("status:", "approved_at: 2026-02-14T09:00:00Z\nstatus:"))
+    office.once()
+    desk = office.desk()
+    row = desk.store.write_sync(ledger.find, name)
+    desk.close()
+    assert row is not None
+    assert row.decided is not None
+    said = office.properties(office.vault / "Done" / draft.name)["approved_at"]
+    assert said == (clock.iso(row.decided) if way != "the person's own line" else "2026-02-14T09:00:00Z")
+
+
 @requirement("orchestrator:dev-mode")
 def test_under_dev_mode_a_draft_stays_in_approved_and_the_log_says_so_once(office: Office) -> None:
     office.receive(question())
@@ -142,6 +188,8 @@ def test_a_server_that_cannot_be_started_leaves_the_draft_in_approved_with_the_r
 
     office.once()
     assert len(office.mails("in:sent")) == 1
+    for file in office.files("Done"):
+        assert not {"last_error", "attempts", "next_try"} & office.properties(file).keys()
 
 
 @requirement("orchestrator:sealed")

@@ -12,6 +12,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.servers.server import DeskServer
 from deskhand.servers.tasks import tasks_server
 from deskhand.tasks.client import TasksClient
 from tests.home import Home
@@ -25,16 +26,24 @@ class Recorder:
     answer: Any
     media_type: str = "application/json"
     requests: list[dict[str, Any]] = field(default_factory=list)
+    honours_keys: bool = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         message = await receive()
         headers = {name.decode(): value.decode("latin-1") for name, value in scope["headers"]}
         self.requests.append(
-            {"method": scope["method"], "path": scope["path"], "headers": headers, "body": message["body"]}
+            {
+                "method": scope["method"],
+                "path": scope["path"],
+                "query": scope["query_string"].decode(),
+                "headers": headers,
+                "body": message["body"],
+            }
         )
         content = self.answer if isinstance(self.answer, bytes) else httpx2.Response(200, json=self.answer).content
         kind = (b"content-type", self.media_type.encode())
-        await send({"type": "http.response.start", "status": self.status, "headers": [kind]})
+        said = [kind, (b"x-deskhand-idempotent", b"1")][: 1 + self.honours_keys]
+        await send({"type": "http.response.start", "status": self.status, "headers": said})
         await send({"type": "http.response.body", "body": content})
 
 
@@ -50,7 +59,13 @@ class Pauses:
 
 @asynccontextmanager
 async def backend_at(
-    home: Home, app: Any, *, user: str, patience: float = 5, pause: Callable[[float], Any] | None = None
+    home: Home,
+    app: Any,
+    *,
+    user: str,
+    patience: float = 5,
+    pause: Callable[[float], Any] | None = None,
+    server: Callable[[Desk], DeskServer] = tasks_server,
 ) -> AsyncIterator[Client]:
     """An MCP client whose server speaks to `app` (an ASGI application, or the URL of a real backend)."""
     desk = Desk(load(home.environment | {"DESKHAND_USER": user}).settings)
@@ -61,7 +76,7 @@ async def backend_at(
     token = home.environment["SERVICE_AUTH_TOKEN"]
     desk.__dict__["tasks"] = TasksClient(http, token, timeout=patience, retries=2, pause=pause or Pauses())
     try:
-        async with Client(tasks_server(desk), mode="2026-07-28") as client:
+        async with Client(server(desk), mode="2026-07-28") as client:
             yield client
     finally:
         await http.aclose()

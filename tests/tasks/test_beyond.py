@@ -1,7 +1,8 @@
-"""Beyond the seed: labels, projects, subtasks, recurrence, bulk, undo, words for due dates."""
+"""Beyond the contract: labels, projects, subtasks, recurrence, bulk, undo, words for due dates."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import httpx2
@@ -62,6 +63,28 @@ async def test_a_subtask_has_a_parent_that_is_there_and_is_none_itself(rest: htt
     for task_id, parent_id in ((parent, child), (parent, parent), (parent, (await made()).json()["id"])):
         assert (await rest.put(f"/tasks/{task_id}", json={"parent_id": parent_id})).status_code == 409
     assert [task["id"] for task in (await rest.get("/tasks", params={"parent_id": parent})).json()["tasks"]] == [child]
+
+
+@requirement("tasks:clear-has-a-word")
+async def test_null_leaves_a_task_as_it_was_arranged_and_clear_takes_away(whole: Client) -> None:
+    made = await ok(whole, "create_task", title="t", due_date="2126-01-01T09:00:00Z")
+    task_id = made["id"]
+    arranged = await ok(
+        whole, "arrange_task", task_id=task_id, project="home", labels=["a"], recurrence="FREQ=DAILY", clear=[]
+    )
+    # What a client in strict mode sends of a call that names one thing.
+    nothing: dict[str, Any] = dict.fromkeys(("project", "labels", "parent_id", "recurrence", "due", "clear"))
+    labelled = await ok(whole, "arrange_task", **nothing | {"task_id": task_id, "labels": ["b"]})
+    empty = await refused(whole, "arrange_task", **nothing | {"task_id": task_id})
+    both = await refused(whole, "arrange_task", task_id=task_id, project="work", clear=["project"])
+    cleared = await ok(whole, "arrange_task", task_id=task_id, labels=[], clear=["project", "recurrence", "due"])
+
+    kept = ("project", "recurrence", "due_date", "parent_id")
+    assert {name: labelled[name] for name in kept} == {name: arranged[name] for name in kept}
+    assert (labelled["labels"], arranged["recurrence"]) == (["b"], "FREQ=DAILY")
+    assert (empty["error_type"], fields(both)) == ("validation_error", {"clear"})
+    assert [cleared[name] for name in kept] == [None] * 4
+    assert cleared["labels"] == []
 
 
 @requirement("tasks:beyond")

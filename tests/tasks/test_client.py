@@ -1,9 +1,15 @@
 """The client of the backend: what it tries again, what it makes of failures."""
 
+import json
+from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio
+import httpx2
 import pytest
+from dirty_equals import IsPartialDict
 
+from deskhand.servers.desk import desk_server
 from tests.home import Home
 from tests.requirements import requirement
 from tests.tasks.doubles import Pauses, Recorder, backend_at
@@ -49,8 +55,9 @@ async def test_after_two_retries_the_failure_is_told(home: Home) -> None:
 
 
 @requirement("tasks:retry")
-async def test_a_create_is_repeated_under_one_key(home: Home) -> None:
+async def test_a_create_is_repeated_under_one_key_where_the_backend_has_shown_that_it_honours_it(home: Home) -> None:
     backend = Flaky(2, 503)
+    backend.honours_keys = True
     async with backend_at(home, backend, user="ann") as client:
         await client.call_tool("create_task", {"title": "x"})
         await client.call_tool("create_task", {"title": "x"})
@@ -58,6 +65,179 @@ async def test_a_create_is_repeated_under_one_key(home: Home) -> None:
     keys = [request["headers"]["idempotency-key"] for request in backend.requests]
     assert len(set(keys[:3])) == 1
     assert keys[3] != keys[0]
+
+
+class Forgetful:
+    """A backend of somebody else: it keeps to the contract alone, and has tasks made whose answers are lost."""
+
+    def __init__(self, loses: Callable[[], Awaitable[None]]) -> None:
+        self.made: list[dict[str, Any]] = []
+        self._lose = loses
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        message = await receive()
+        status: int = 200
+        answer: Any = self.made
+        if scope["method"] == "POST":
+            answer = task(len(self.made) + 1) | json.loads(message["body"])
+            status = 201
+            self.made.append(answer)
+            await self._lose()
+        content = httpx2.Response(200, json=answer).content
+        kind = (b"content-type", b"application/json")
+        await send({"type": "http.response.start", "status": status, "headers": [kind]})
+        await send({"type": "http.response.body", "body": content})
+
+
+async def break_off() -> None:
+    raise httpx2.ReadError("gone")
+
+
+def task(number: int, **more: Any) -> dict[str, Any]:
+    """A task with the contract's nine fields, times as a backend with naive datetimes writes them."""
+    made = {
+        "id": number,
+        "title": f"task {number}",
+        "description": None,
+        "completed": number % 2 == 0,
+        "priority": ["Low", "Medium", "High", "Urgent"][number % 4],
+        "due_date": None,
+        "created_at": f"2026-01-01T00:00:{number:02}",
+        "updated_at": "2026-01-02T00:00:00.123456",
+        "user_id": "ann",
+    }
+    return made | more
+
+
+@requirement("tasks:retry")
+@pytest.mark.parametrize(
+    ("lose", "error_type"), [(anyio.sleep_forever, "timeout_error"), (break_off, "connection_error")]
+)
+async def test_a_create_whose_answer_is_lost_makes_one_task_on_a_backend_that_knows_no_keys(
+    home: Home, lose: Any, error_type: str
+) -> None:
+    backend = Forgetful(lose)
+    async with backend_at(home, backend, user="ann", patience=0.2) as client:
+        await ok(client, "list_tasks")
+        error = await refused(client, "create_task", title="Buy milk")
+        found = await ok(client, "list_tasks")
+
+    assert (error["error_type"], len(backend.made)) == (error_type, 1)
+    assert "the task may or may not exist" in error["message"]
+    assert "List the tasks" in error["suggestions"][0]
+    assert [each["title"] for each in found["tasks"]] == ["Buy milk"]
+
+
+@requirement("tasks:retry")
+@pytest.mark.parametrize("status", [502, 503, 504])
+async def test_a_create_that_an_unknown_backend_did_not_answer_well_is_not_repeated(home: Home, status: int) -> None:
+    backend = Recorder(status, b"")
+    async with backend_at(home, backend, user="ann") as client:
+        error = await refused(client, "create_task", title="Buy milk")
+
+    assert [request["method"] for request in backend.requests].count("POST") == 1
+    assert "the task may or may not exist" in error["message"]
+
+
+@requirement("tasks:any-backend")
+async def test_a_bare_list_of_tasks_with_nine_fields_is_listed(home: Home) -> None:
+    made = [task(number) for number in range(1, 5)]
+    async with backend_at(home, Recorder(200, made), user="ann") as client:
+        found = await ok(client, "list_tasks")
+
+    assert found == {"tasks": made[::-1], "total": 4, "next_cursor": None}
+
+
+@requirement("tasks:any-backend")
+async def test_optional_fields_that_a_backend_leaves_out_are_null(home: Home) -> None:
+    short = {name: value for name, value in task(1).items() if name not in ("description", "due_date")}
+    async with backend_at(home, Recorder(200, [short]), user="ann") as client:
+        found = await ok(client, "list_tasks")
+
+    assert found["tasks"] == [task(1)]
+
+
+@requirement("tasks:any-backend")
+async def test_filters_order_and_pages_hold_on_a_backend_that_knows_none(home: Home) -> None:
+    due = {3: "2026-03-01T10:00:00", 4: "2026-02-01T10:00:00+02:00", 5: "2026-02-01T09:00:00Z"}
+    made = [task(number, due_date=due.get(number)) for number in range(1, 31)]
+    async with backend_at(home, Recorder(200, made), user="ann") as client:
+
+        async def ids(**asked: Any) -> list[int]:
+            return [each["id"] for each in (await ok(client, "list_tasks", **asked))["tasks"]]
+
+        first = await ok(client, "list_tasks", limit=20)
+        second = await ok(client, "list_tasks", limit=20, cursor=first["next_cursor"])
+        seen = [each["id"] for page in (first, second) for each in page["tasks"]]
+        assert (seen, first["total"], second["next_cursor"]) == (list(range(30, 0, -1)), 30, None)
+        assert await ids(completed=False, limit=3) == [29, 27, 25]
+        assert await ids(priority="Urgent", sort="created_at", limit=2) == [3, 7]
+        assert await ids(q="TASK 12") == [12]
+        assert await ids(sort="due_date", limit=4) == [4, 5, 3, 1]
+        assert await ids(due_after="2026-02-01T08:30:00Z", sort="created_at") == [3, 5]
+        assert await ids(due_before="2026-02-01T08:30:00Z") == [4]
+        assert (await refused(client, "list_tasks", cursor="nonsense"))["error_type"] == "validation_error"
+
+
+@requirement("tasks:any-backend")
+async def test_a_backend_that_cuts_its_list_at_our_limit_is_asked_for_all_of_it(home: Home) -> None:
+    made = [task(number) for number in range(1, 31)]
+
+    class Cutting(Recorder):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            self.answer = made[:20] if b"limit=20" in scope["query_string"] else made
+            await super().__call__(scope, receive, send)
+
+    async with backend_at(home, Cutting(200, made), user="ann") as client:
+        found = await ok(client, "list_tasks")
+
+    assert (found["total"], found["tasks"][0]["id"], found["next_cursor"] is None) == (30, 30, False)
+
+
+@requirement("tasks:any-backend")
+async def test_one_task_of_nine_fields_is_read_whole_by_the_whole_desk(home: Home) -> None:
+    async with backend_at(home, Recorder(200, task(1)), user="ann", server=desk_server) as client:
+        found = await client.call_tool("get_task", {"task_id": 1})
+        changed = await client.call_tool("arrange_task", {"task_id": 1, "labels": ["x"]})
+
+    assert found.structured_content == IsPartialDict(task(1) | {"project": None, "labels": [], "version": 0})
+    assert not changed.is_error
+
+
+@requirement("tasks:words")
+@pytest.mark.parametrize(
+    ("status", "error_type", "text"),
+    [
+        (401, "authentication_error", "Service authentication failed"),
+        (403, "authorization_error", "User not authorized to access this resource"),
+        (404, "not_found_error", "Requested resource not found"),
+        (422, "validation_error", "Input validation failed"),
+        (500, "backend_error", "Backend service error"),
+    ],
+)
+async def test_each_refusal_of_a_backend_begins_with_the_contracts_text(
+    home: Home, status: int, error_type: str, text: str
+) -> None:
+    async with backend_at(home, Recorder(status, {"detail": "why"}), user="ann") as client:
+        error = await refused(client, "delete_task", task_id=1)
+
+    assert (error["error_type"], error["message"].startswith(text)) == (error_type, True)
+
+
+@requirement("tasks:words")
+async def test_a_timeout_and_a_backend_that_is_not_there_begin_with_the_contracts_text(home: Home) -> None:
+    async with backend_at(home, Forgetful(anyio.sleep_forever), user="ann", patience=0.1) as client:
+        late = await refused(client, "create_task", title="x")
+    async with backend_at(home, "http://127.0.0.1:1", user="ann") as client:
+        gone = await refused(client, "create_task", title="x")
+    async with backend_at(home, Recorder(200, []), user="a\u200bb") as client:
+        nobody = await refused(client, "create_task", title="x")
+
+    assert late["message"].startswith("Request timed out")
+    # Nobody was there, so there is no doubt about it.
+    assert gone["message"] == "Unable to connect to backend service"
+    assert nobody["message"].startswith("Service authentication failed")
+    assert "Missing user context in MCP request" in nobody["message"]
 
 
 @requirement("tasks:retry")
@@ -89,6 +269,7 @@ async def test_a_backend_that_is_not_there_is_a_connection_error_with_what_to_do
         Recorder(200, b"<html>", "text/html"),
         Recorder(200, {"tasks": "many"}),
         Recorder(200, [1, 2]),
+        Recorder(200, [{"id": 1, "title": "without the rest"}]),
         Recorder(200, b""),
         Recorder(500, b"Traceback: the password is hunter2", "text/plain"),
     ],

@@ -1,5 +1,6 @@
-"""Seed 003's settings, and where they may come from."""
+"""The contract's settings, and where they may come from."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,53 @@ def test_an_env_file_sets_the_seeds_options_and_the_environment_wins(tmp_path: P
         ".env",
     )
     assert (loaded.settings.vault_path, loaded.settings.mail) == (None, "local")
+
+
+@requirement("tasks:settings")
+@pytest.mark.parametrize("spelling", [str.lower, str.title, str.upper])
+def test_the_environment_may_spell_the_contracts_options_in_either_case(
+    tmp_path: Path, spelling: Callable[[str], str]
+) -> None:
+    variables = {spelling(name): value for name, value in SEED.items()}
+
+    loaded = load({"DESKHAND_HOME": str(tmp_path)} | variables)
+
+    assert loaded.settings.fastapi_base_url == "http://localhost:8000"
+    assert loaded.settings.service_auth_token.get_secret_value() == "from the file"
+    assert (loaded.settings.log_level, loaded.settings.port) == ("DEBUG", 4001)
+    assert (loaded.settings.backend_timeout, loaded.settings.backend_max_retries) == (12.5, 0)
+    assert loaded.sources["port"] == "environment"
+
+
+@requirement("tasks:settings")
+def test_of_two_spellings_the_upper_case_one_counts(tmp_path: Path) -> None:
+    both = {"MCP_SERVER_PORT": "5000", "mcp_server_port": "4000"}
+
+    for variables in (both, dict(reversed(both.items()))):
+        assert load({"DESKHAND_HOME": str(tmp_path)} | variables).settings.port == 5000
+
+
+@requirement("tasks:settings")
+@pytest.mark.parametrize(
+    ("line", "value"),
+    [
+        ("SERVICE_AUTH_TOKEN=abc  # the token", "abc"),
+        ("SERVICE_AUTH_TOKEN=abc\t# the token", "abc"),
+        ("SERVICE_AUTH_TOKEN=abc#def", "abc#def"),
+        ("SERVICE_AUTH_TOKEN=#abc", "#abc"),
+        ('SERVICE_AUTH_TOKEN="abc # def"  # the token', "abc # def"),
+        ("SERVICE_AUTH_TOKEN='abc # def'# the token", "abc # def"),
+        ('SERVICE_AUTH_TOKEN="it\'s \\"x\\""  # say "what"', 'it\'s "x"'),
+        ("  export service_auth_token = abc def ", "abc def"),
+    ],
+)
+def test_a_comment_may_follow_a_value_in_an_env_file(tmp_path: Path, line: str, value: str) -> None:
+    (tmp_path / ".env").write_text(f"{line}\nBACKEND_TIMEOUT=7 # seconds\n")
+
+    loaded = load({"DESKHAND_HOME": str(tmp_path)}, env_file=tmp_path / ".env")
+
+    assert loaded.settings.service_auth_token.get_secret_value() == value
+    assert loaded.settings.backend_timeout == 7
 
 
 @requirement("tasks:settings")

@@ -1,4 +1,4 @@
-"""Seed 003's requirements, one by one: an MCP client over HTTP, a server process, a backend process, each database."""
+"""The contract, line by line: an MCP client over HTTP, a server process, a backend process, each database."""
 
 import json
 from datetime import UTC, datetime
@@ -112,6 +112,65 @@ async def test_the_service_names_its_user_in_meta_or_header_and_not_two(service:
     assert error["error_type"] == "authentication_error"
 
 
+@requirement("tasks:identity")
+@pytest.mark.parametrize(
+    "name", ["J\u00fcrgen M\u00fcller", "\u7530\u4e2d 7", "auth0|5f7c8ec7c33c6c004bbafe82", "\u00f6" * 255]
+)
+async def test_any_printable_name_is_a_user(service: Service, name: str) -> None:
+    user = f"{service.new_user()} {name}"[-255:]
+    async with service.client(None) as client:
+        made = await ok(client, "create_task", title="mine", meta={"user_id": user})
+        assert (await ok(client, "list_tasks", meta={"user_id": user}))["tasks"] == [made]
+        for other in {user.encode().decode("latin-1"), user[:-1], f"{user} ", f"\u200b{user}", f"{user}\n"} - {user}:
+            meta: Any = {"user_id": other}
+            named = await client.call_tool("list_tasks", {}, meta=meta)
+            assert named.is_error or named.structured_content["total"] == 0
+    async with service.http(None) as http:
+        over_rest = await http.get("/tasks", headers={b"X-User-ID": user.encode()})
+
+    assert made["user_id"] == user
+    assert [task["user_id"] for task in over_rest.json()["tasks"]] == [user]
+
+
+@requirement("tasks:words")
+async def test_parameters_and_answers_are_described_in_the_contracts_words(tasks: Client) -> None:
+    listed = {tool.name: tool for tool in (await tasks.list_tools()).tools}
+
+    def told(name: str) -> dict[str, Any]:
+        found = listed[name].input_schema["properties"]
+        return {each: (said.get("description"), said.get("examples")) for each, said in found.items()}
+
+    assert told("create_task") == {
+        "title": ("Task title (required)", ["Buy milk", "Finish project report"]),
+        "description": ("Detailed task description (optional)", ["Pick up 2% milk from grocery store"]),
+        "priority": ("Task priority level (default: Medium)", None),
+        "due_date": ("Task due date in ISO 8601 format (optional)", ["2025-12-20T10:00:00Z"]),
+    }
+    assert told("update_task") == {
+        "task_id": ("ID of task to update", None),
+        "title": ("New task title (optional)", None),
+        "description": ("New task description (optional, null to clear)", None),
+        "priority": ("New priority level (optional)", None),
+        "due_date": ("New due date in ISO 8601 format (optional, null to clear)", None),
+    }
+    assert told("delete_task") == {"task_id": ("ID of task to delete", None)}
+    assert told("mark_task_completed") == {"task_id": ("ID of task to mark as completed", None)}
+    assert {name: said["description"] for name, said in listed["create_task"].output_schema["properties"].items()} == {
+        "id": "Unique task identifier",
+        "title": "Task title",
+        "description": "Detailed task description",
+        "completed": "Whether task is completed",
+        "priority": "Task priority level",
+        "due_date": "Task due date (ISO 8601 format)",
+        "created_at": "Timestamp when task was created",
+        "updated_at": "Timestamp when task was last updated",
+        "user_id": "User who owns this task",
+    }
+    for optional in ("title", "description", "priority", "due_date"):
+        kinds = listed["update_task"].input_schema["properties"][optional]["anyOf"]
+        assert {"type": "null"} in kinds
+
+
 @requirement("tasks:validation")
 async def test_a_refused_creation_looks_as_the_seed_draws_it(tasks: Client) -> None:
     error = await refused(tasks, "create_task", title="", due_date="tomorrow")
@@ -136,8 +195,8 @@ async def test_a_refused_creation_looks_as_the_seed_draws_it(tasks: Client) -> N
             ]
         },
         "suggestions": [
-            "Provide a task title (1-200 characters)",
-            "Use ISO 8601 format: 2025-12-20T10:00:00Z",
+            "Provide a valid title (1-200 characters)",
+            "Format due_date as ISO 8601 datetime",
         ],
     }
 
@@ -151,8 +210,11 @@ async def test_the_backend_hears_the_service_token_and_the_user_on_each_call(hom
     async with backend_at(home, heard, user="ann") as client:
         await ok(client, "list_tasks")
         await refused(client, "mark_task_completed", task_id=1)
+        await ok(client, "delete_task", task_id=1)
 
-    assert [(r["method"], r["path"]) for r in heard.requests] == [("GET", "/tasks"), ("PATCH", "/tasks/1")]
+    asked = [("GET", "/tasks"), ("PATCH", "/tasks/1"), ("DELETE", "/tasks/1")]
+    assert [(r["method"], r["path"]) for r in heard.requests] == asked
+    assert {r["headers"]["content-type"] for r in heard.requests} == {"application/json"}
     assert {r["headers"]["authorization"] for r in heard.requests} == {f"Bearer {TOKEN}"}
     assert {r["headers"]["x-user-id"] for r in heard.requests} == {"ann"}
     assert json.loads(heard.requests[1]["body"]) == {"completed": True}
@@ -162,25 +224,27 @@ async def test_the_backend_hears_the_service_token_and_the_user_on_each_call(hom
 async def test_each_backend_call_is_one_line_with_the_seeds_fields_and_no_secret(
     service: Service, tasks: Client, user: str
 ) -> None:
-    made = await ok(tasks, "create_task", title="private words", description="more private words")
+    session = {"session_id": "session-7"}
+    made = await ok(tasks, "create_task", title="private words", description="more private words", meta=session)
     await refused(tasks, "delete_task", task_id=made["id"] + 10**9)
 
     lines = [json.loads(line) for line in service.logged if user in line]
     assert [line | {} for line in lines] == [
-        IsPartialDict(event="backend_request", level="INFO", method="POST", endpoint="/tasks", status_code=201),
+        IsPartialDict(event="backend_request", level="INFO", method="POST", status_code=201, session_id="session-7"),
         IsPartialDict(event="backend_request", method="DELETE", status_code=404, error="HTTP 404"),
     ]
     for line in lines:
         assert {"timestamp", "request_id", "user_id", "duration_ms", "error"} <= set(line)
         assert datetime.fromisoformat(line["timestamp"]).tzinfo == UTC
         assert line["user_id"] == user
+    assert (lines[0]["endpoint"], "session_id" in lines[1]) == ("/tasks", False)
     assert len({line["request_id"] for line in lines}) == 2
     assert TOKEN not in "".join(service.logged)
     assert "private words" not in "".join(service.logged)
 
 
 @requirement("tasks:null-clears")
-async def test_null_clears_what_is_absent_stays_and_a_title_cannot_be_cleared(tasks: Client) -> None:
+async def test_null_clears_what_a_task_need_not_have_and_what_is_absent_stays(tasks: Client) -> None:
     given: dict[str, Any] = {"title": "t", "description": "d", "due_date": "2026-12-20T10:00:00Z", "priority": "High"}
     made = await ok(tasks, "create_task", **given)
 
@@ -189,9 +253,11 @@ async def test_null_clears_what_is_absent_stays_and_a_title_cannot_be_cleared(ta
     cleared = await ok(tasks, "update_task", task_id=made["id"], due_date=None)
     assert (cleared["title"], cleared["due_date"]) == ("t", None)
 
-    for name in ("title", "priority"):
-        error = await refused(tasks, "update_task", task_id=made["id"], **{name: None})
-        assert (error["error_type"], fields(error)) == ("validation_error", {name})
+    # Both are optional: null says that they were not given.
+    same = await ok(tasks, "update_task", task_id=made["id"], title=None, priority=None, description="d")
+    assert (same["title"], same["priority"], same["description"]) == ("t", "High", "d")
+    error = await refused(tasks, "update_task", task_id=made["id"], title=None, priority=None)
+    assert error["error_type"] == "validation_error"
     assert (await refused(tasks, "update_task", task_id=made["id"]))["error_type"] == "validation_error"
     assert "completed" in fields(await refused(tasks, "update_task", task_id=made["id"], completed=True))
 

@@ -5,7 +5,6 @@ removed, inserted or cut off at the end is found by `verify`. Beside it, search 
 writes the log files in the vault.
 """
 
-import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,14 +17,13 @@ from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.log import mask_addresses
 from deskhand.store import Transaction
 
 Result = Literal["success", "rejected", "rate_limited", "error", "dev_mode"]
 
 SUBJECT_LIMIT = 50
 
-_ADDRESS = re.compile(r"([^\s<>()\[\],;:\"@])[^\s<>()\[\],;:\"@]*@([^\s<>()\[\],;:\"'=@]+)")
-_QUOTED = re.compile(r'"[^"]*"@')
 _NEVER = frozenset({"body", "token", "password", "secret", "api_key", "authorization", "message"})
 _AT_ONCE = 1000
 """How many lines are read from the database in one piece."""
@@ -90,10 +88,8 @@ def _result_of(error: DeskError | str | None) -> Result:
 def redact(value: Any) -> Any:
     """What may be kept: addresses as `j***@example.com`, a subject's beginning, never a body or a secret."""
     match value:
-        case str() if "@" not in value:
-            return value
         case str():
-            return _QUOTED.sub('"***"@', _ADDRESS.sub(r"\1***@\2", value))
+            return mask_addresses(value)
         case Mapping():
             return {
                 redact(key): _redact_item(key, item) for key, item in value.items() if str(key).lower() not in _NEVER

@@ -15,18 +15,17 @@ from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import later, ledger
 from deskhand.gate.actions import Action, Proposal, complete, compose
 from deskhand.gate.asking import Asking, open_request
-from deskhand.gate.delivery import LEASE, Announce, Delivery
+from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.record import GateCall, call_of, facts_of
+from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import Request
 from deskhand.mail import Mailbox, Sent
 from deskhand.store import Store, Transaction
 
 __all__ = [
     "LEASE",
-    "Announce",
     "Departure",
     "DevMode",
     "Failed",
@@ -58,9 +57,7 @@ class Gate:
         self._asking = Asking(store, door)
         self._delivery = Delivery(settings, store, mailbox, door, now, lease)
 
-    async def propose(
-        self, proposal: Proposal, by: str, announce: Announce | None = None, *, client: str | None = None
-    ) -> Outcome:
+    async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record."""
         call = call_of(proposal, by, client, self._now())
         if self._settings.dev_mode:
@@ -71,7 +68,7 @@ class Gate:
             call = replace(call, target=action.target)
             request = await self._find_asked(action)
             if request and request.state in ("approved", "sending", "unknown"):
-                return await self._delivery.deliver(request, call, announce)
+                return await self._delivery.deliver(request, call)
             if request and (told := await self._report_earlier_send(request, call)):
                 return told
             fresh = open_request(action, by, answered, call.started)
@@ -79,22 +76,22 @@ class Gate:
             for found in written:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
                 with suppress(Changed):  # another process was faster with this file
-                    return await self._delivery.deliver_by_hand(yes, found, call, announce)
+                    return await self._delivery.deliver_by_hand(yes, found, call)
             asked = await self._asking.ask(fresh, request, used)
             await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
         except DeskError as error:
             return await self._record(call, Failed(error))
         return asked
 
-    async def release(self, request_id: str, by: str, announce: Announce | None = None) -> Departure:
+    async def release(self, request_id: str, by: str) -> Departure:
         """Send what a person has approved, without another call of whoever proposed it."""
         request = await self.find(request_id)
-        call = GateCall(by, request.action.kind, request.action.target, self._now(), facts_of(request))
+        call = call_to_release(request, by, self._now())
         try:
             if self._settings.dev_mode:
                 outcome: Departure = await self._record(call, DevMode())
             else:
-                outcome = await self._delivery.deliver(request, call, announce)
+                outcome = await self._delivery.deliver(request, call)
         except DeskError as error:
             outcome = await self._record(call, Failed(error))
         await later.postpone(self._store, request, outcome, self._now())
@@ -189,8 +186,8 @@ class Gate:
             return None
         mail = Sent(request.message_id or "", request.thread_id or "")
         done = Released(mail, request.frozen or request.created, edited=request.digest != request.asked)
-        parameters = {**call.parameters, **facts_of(request)}
-        await self._delivery.record(replace(call, kind="told", parameters=parameters), done)
+        parameters = {**call.parameters, **facts_of(request), "told": True}
+        await self._delivery.record(replace(call, parameters=parameters), done)
         return done
 
     async def _record(self, call: GateCall, outcome: Departure) -> Departure:

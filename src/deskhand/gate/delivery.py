@@ -29,8 +29,8 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import files, ledger, proofs, sends
-from deskhand.gate.actions import Action, Mail, compose
+from deskhand.gate import ledger, proofs, sends
+from deskhand.gate.actions import Mail, compose
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.later import backoff
@@ -50,10 +50,6 @@ LEASE = timedelta(seconds=120)
 _TRIES = 3
 _LATER = "call again in a moment; the desk looks what became of it and does not send it twice"
 _CERTAINLY_NOT_SENT = (SendFailed, RateLimited, AuthRequired, Denied, InvalidInput)
-
-
-Announce = Callable[[Action], None]
-"""Called with what is about to leave, before the hand is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +111,14 @@ class Delivery:
         self._step = (lease / 4).total_seconds()
         self._limits = Limits(settings.max_sends, timedelta(seconds=settings.window_seconds))
 
-    async def deliver(self, request: Request, call: GateCall, announce: Announce | None) -> Departure:
+    async def deliver(self, request: Request, call: GateCall) -> Departure:
         """Send what a person has approved, or finish what a process that died has begun."""
         match request.state:
             case "approved":
                 await self._demand_yes(request)
-                return await self._carry_out(lambda tx: self._claim(tx, request), call, announce)
+                return await self._carry_out(lambda tx: self._claim(tx, request), call)
             case "sending" if request.lease is None or request.lease <= self._now():
-                return await self._carry_out(lambda tx: self._take_over(tx, request), call, announce)
+                return await self._carry_out(lambda tx: self._take_over(tx, request), call)
             case "sending":
                 raise _under_way()
             case "unknown":
@@ -131,9 +127,7 @@ class Delivery:
             case _:
                 raise Denied(f"the request {request.id} is {request.state}", reason="no_approval", request=request.file)
 
-    async def deliver_by_hand(
-        self, request: Request, found: RequestFile, call: GateCall, announce: Announce | None
-    ) -> Departure:
+    async def deliver_by_hand(self, request: Request, found: RequestFile, call: GateCall) -> Departure:
         """Send a mail that a file covers which the person wrote by hand; the file is used up by it."""
         withdrawn: list[Request] = []
 
@@ -142,7 +136,7 @@ class Delivery:
             if isinstance(verdict := sends.allow(tx, now=self._now(), limits=self._limits), Wait):
                 return verdict
             withdrawn.extend(ledger.withdraw(tx, request.asked))
-            used = sends.use_approval(tx, request, files.content_of(found), self._now())
+            used = sends.use_approval(tx, request, found, self._now())
             if not used or not ledger.insert(tx, request):
                 raise _under_way()
             self._door.demand_unchanged(found)
@@ -150,7 +144,7 @@ class Delivery:
             approved = proofs.note_hand_written(tx, request, answer, self._now())
             return sends.claim(tx, approved, now=self._now(), lease=self._lease)
 
-        outcome = await self._carry_out(work, call, announce)
+        outcome = await self._carry_out(work, call)
         for each in withdrawn:
             await self._door.follow(each)
         return outcome
@@ -178,9 +172,7 @@ class Delivery:
     def _take_over(self, tx: Transaction, request: Request) -> Request | Conflict:
         return sends.take_over(tx, request, now=self._now(), lease=self._lease)
 
-    async def _carry_out(
-        self, claim: Callable[[Transaction], Request | Wait | Conflict], call: GateCall, announce: Announce | None
-    ) -> Departure:
+    async def _carry_out(self, claim: Callable[[Transaction], Request | Wait | Conflict], call: GateCall) -> Departure:
         """Cancelled or not: what was claimed is brought to an end that is written down."""
         outcome: Departure
         with anyio.CancelScope(shield=True):
@@ -191,14 +183,14 @@ class Delivery:
                 case Conflict():
                     raise _under_way()
                 case Request() as claimed:
-                    outcome = await self._send_and_settle(claimed, call, announce)
+                    outcome = await self._send_and_settle(claimed, call)
         return outcome
 
-    async def _send_and_settle(self, request: Request, call: GateCall, announce: Announce | None) -> Departure:
+    async def _send_and_settle(self, request: Request, call: GateCall) -> Departure:
         """The row is `sending`, and ours until its lease ends."""
         call = replace(call, parameters={**call.parameters, **facts_of(request)})
         hand = hand_for(request, self._mailbox)
-        match await self._send(request, hand, announce):
+        match await self._send(request, hand, call):
             case Sent() as sent:
                 done: Departure = Released(sent, self._now(), edited=request.digest != request.asked)
                 untold = not call.proposed and request.origin == "tool"
@@ -215,9 +207,9 @@ class Delivery:
         await self._follow(request)
         return done
 
-    async def _send(self, request: Request, hand: MailHand, announce: Announce | None) -> _Sending:
+    async def _send(self, request: Request, hand: MailHand, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
-        found = await self._prepare_or_check(request, hand, announce)
+        found = await self._prepare_or_check(request, hand, call)
         for _ in range(_TRIES):
             if not isinstance(found, NotSent):
                 return found
@@ -226,17 +218,14 @@ class Delivery:
             return _Refused(SendFailed("the provider did not take the mail"))
         return found
 
-    async def _prepare_or_check(
-        self, request: Request, hand: MailHand, announce: Announce | None
-    ) -> _Sending | NotSent:
+    async def _prepare_or_check(self, request: Request, hand: MailHand, call: GateCall) -> _Sending | NotSent:
         """A token to send by; for a mail that somebody began to send before, first what became of it."""
         if request.token is not None:
             found = await self._check(request.token, hand)
             if not isinstance(found, Unclear) or not request.once_more:
                 return found
         try:
-            if announce is not None:
-                await asyncio.to_thread(announce, request.action)
+            await asyncio.to_thread(self._announce, request, call)
             with anyio.fail_after(self._step):
                 return NotSent(await hand.prepare())
         except DeskError as error:
@@ -245,6 +234,12 @@ class Delivery:
             return _Refused(TimedOut("the mailbox did not answer in time"))
         except OSError as error:
             return _Refused(SendFailed(f"the line that goes before a send cannot be written: {error.strerror}"))
+
+    def _announce(self, request: Request, call: GateCall) -> None:
+        """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
+        vault = self._settings.vault_path
+        if vault is not None and (call.by == "gmail_mcp" or request.origin == "draft"):
+            vault_log.write_pre_send(vault, request.action, self._now())
 
     async def _send_once(self, request: Request, token: str, hand: MailHand) -> _Sending | NotSent:
         """The one place where something leaves the desk: the token is written down, and the lease is ours."""

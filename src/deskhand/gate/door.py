@@ -7,6 +7,7 @@ from deskhand.errors import Denied
 from deskhand.gate import files
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import RequestFile
+from deskhand.gate.idle import IdleFile
 from deskhand.gate.requests import Request
 from deskhand.gate.vault import VaultDoor
 
@@ -54,6 +55,9 @@ class ClosedDoor:
         return [], []
 
     def demand_unchanged(self, found: RequestFile) -> None: ...
+
+    async def find_idle(self) -> list[IdleFile]:
+        return []
 
 
 Door = VaultDoor | ClosedDoor

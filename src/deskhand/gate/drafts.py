@@ -7,11 +7,13 @@ from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
-from deskhand.errors import Changed, DeskError
-from deskhand.gate import files, ledger, sends
+from deskhand.errors import Changed, DeskError, InvalidInput
+from deskhand.gate import authorship, files, ledger, sends
 from deskhand.gate.actions import Action, complete
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import Follower, knows_thread
+from deskhand.gate.idle import IdleFile
+from deskhand.gate.idle import find as find_idle
 from deskhand.gate.requests import DRAFT_PREFIX, Folder, Request, State, is_draft_id
 from deskhand.mail import Mailbox
 from deskhand.store import Store, Transaction
@@ -45,6 +47,8 @@ class DraftReader(Follower):
         """Of Drafts/, when it was looked at last."""
         self._foreign: set[tuple[str, int, int]] = set()
         """Files that are nobody's request, so that none is read twice."""
+        self._named: frozenset[IdleFile] = frozenset()
+        """Files that release nothing, as the log has them."""
 
     async def notice_drafts(self) -> None:
         """A draft that the person put into Drafts/ becomes a request."""
@@ -55,6 +59,8 @@ class DraftReader(Follower):
 
     async def read_action(self, found: RequestFile, request: Request | None) -> Action:
         letter = files.read_draft(found)
+        if await self._store.read(authorship.is_a_tools, found.properties, found.body):
+            raise InvalidInput("an assistant wrote this text, and only the person and the desk write drafts")
         old = request.action if request else None
         if old and old.reply_to_message_id == letter.reply_to_message_id and knows_thread(old):
             return old.edit({"to": letter.to, "subject": letter.subject, "body": letter.body})
@@ -132,15 +138,41 @@ class DraftReader(Follower):
             return [], []
         found = await asyncio.to_thread(self._covering, action)
 
-        def ask(tx: Transaction) -> set[str]:
-            return {each.name for each in found if sends.was_used(tx, files.content_of(each))}
+        def ask(tx: Transaction) -> tuple[list[RequestFile], list[RequestFile]]:
+            written = [each for each in found if not authorship.is_a_tools(tx, each.properties)]
+            used = [each for each in written if sends.was_used(tx, each)]
+            return [each for each in written if each not in used], used
 
-        used = await self._store.read(ask)
-        return [each for each in found if each.name not in used], [each for each in found if each.name in used]
+        return await self._store.read(ask)
 
     def _covering(self, action: Action) -> list[RequestFile]:
         now = self._now()
         return [each for each in self.folders.files("Approved") if files.covers(each.properties, action, now)]
+
+    async def find_idle(self) -> list[IdleFile]:
+        """The files in Approved/ that release nothing, each named in the log when it is first seen."""
+        try:
+            found, others = await asyncio.to_thread(self._look_into_approved)
+        except (DeskError, OSError) as error:
+            return [IdleFile("Approved", f"it cannot be read now: {error}")]
+        now = self._now()
+        idle = others + await self._store.read(lambda tx: find_idle(tx, found, now, sealed=self._sealed))
+        for each in idle:
+            if each not in self._named:
+                log.warning("releases_nothing", extra={"file": each.path, "why": each.why})
+        self._named = frozenset(idle)
+        return sorted(idle, key=lambda each: each.path)
+
+    def _look_into_approved(self) -> tuple[list[RequestFile], list[IdleFile]]:
+        """The notes in it, and what is none."""
+        others = [IdleFile(f"Approved/{name}", "only a note (.md) counts") for name in self.folders.others("Approved")]
+        found = []
+        for name, _, _ in self.folders.names("Approved"):
+            if note := self.folders.read("Approved", name):
+                found.append(note)
+            else:
+                others.append(IdleFile(f"Approved/{name}", "it is no text that can be read, or a link"))
+        return found, others
 
     def demand_unchanged(self, found: RequestFile) -> None:
         """Within a claim: the hand-written file still says what was read."""

@@ -1,6 +1,6 @@
 """What stands in a request's file: the sealed text of a tool's request, a draft that may be edited, a yes by hand.
 
-A sealed file is bound to one revision of one request by an HMAC over its whole text; the key is never in the vault.
+A sealed file is bound to one revision of one request by an HMAC over what it says; the key is never in the vault.
 A draft is not sealed: the person may edit it, and what they make of it is what they say yes to.
 """
 
@@ -27,7 +27,11 @@ DRAFT = "email_draft"
 """The type of a draft's file."""
 _TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
+_MEANT = ("type", "action_type", "to", "subject", "created", "thread_id", "action_id", "digest", "expires", "revision")
+"""What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
+_YES = ("pending_approval", "approved")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
+_SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
 _BACK = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
 
@@ -37,20 +41,22 @@ _BACK = "Before it left: move this file to Rejected/. Afterwards only a second m
 
 def render_request(request: Request, key: bytes) -> str:
     """The text of a request's file: always the same for the same revision."""
-    text = frontmatter.render(_properties(request), _page(request))
-    opening, _, rest = text.partition("\n---\n")
-    return f'{opening}\nseal: "{_seal(text, key)}"\n---\n{rest}'
+    properties = _properties(request)
+    page = _page(request)
+    return frontmatter.render(properties | {"seal": _seal(properties, page, key)}, page)
 
 
 def is_intact(found: RequestFile, request: Request, key: bytes) -> bool:
-    """Whether the file is, byte for byte, what the desk wrote for this revision of this request."""
+    """Whether the file says what the desk wrote for this revision of this request, in whatever spelling."""
     given = found.properties
     named = (given.get("digest"), given.get("revision", 1))
     if not names(found, request) or named != (request.digest, request.revision):
         return False
-    seal = str(given.get("seal"))
-    unsealed = found.text.replace(f'\nseal: "{seal}"\n', "\n", 1)
-    return hmac.compare_digest(_seal(unsealed, key).encode(), seal.encode())
+    if given.get("status", "approved") not in _YES:
+        return False
+    seal = str(given.get("seal")).encode()
+    seals = (_seal(given, found.body, key), _seal_bytes(found.text, key))
+    return any(hmac.compare_digest(each.encode(), seal) for each in seals)
 
 
 def names(found: RequestFile, request: Request) -> bool:
@@ -120,8 +126,17 @@ def _page(request: Request) -> str:
     return "\n" + "\n\n".join(parts) + "\n"
 
 
-def _seal(text: str, key: bytes) -> str:
-    return hmac.new(key, text.encode(), sha256).hexdigest()
+def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
+    """Over what is said: quoting, the order of keys and the kind of line ends do not count."""
+    meant = [[name, str(properties[name])] for name in _MEANT if name in properties]
+    said = json.dumps([meant, page.replace("\r\n", "\n").strip()])
+    return hmac.new(key, said.encode(), sha256).hexdigest()
+
+
+def _seal_bytes(text: str, key: bytes) -> str:
+    """As an earlier version sealed a file: over every byte of it but the seal."""
+    unsealed = _SEAL_LINE.sub("\n", text, count=1)
+    return hmac.new(key, unsealed.encode(), sha256).hexdigest()
 
 
 # A draft.
@@ -149,7 +164,11 @@ def render_draft(request: Request) -> str:
 
 
 def is_draft(found: RequestFile) -> bool:
-    return found.properties.get("type") == DRAFT
+    """Whether it is a mail to be sent as it stands: by its type, or without one by its recipient and subject."""
+    given = found.properties
+    if "type" in given or is_sealed(given):
+        return given.get("type") == DRAFT
+    return "to" in given and "subject" in given
 
 
 def read_draft(found: RequestFile) -> SendEmail:
@@ -183,9 +202,31 @@ def _draft_body(body: str) -> str:
 # A yes that the person wrote by hand.
 
 
+def is_sealed(given: Mapping[str, Any]) -> bool:
+    """Whether the desk wrote it, or somebody who wants it to look so."""
+    return bool(_SEALED_KEYS & given.keys())
+
+
+def is_approval(given: Mapping[str, Any]) -> bool:
+    return given.get("type") in _TYPES.values() and not is_sealed(given)
+
+
+def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
+    """Why a hand-written approval covers no mail at all; None where it waits for one."""
+    if given.get("status") != "approved":
+        return f"its status is {given.get('status')!s:.40}, not approved"
+    if given.get("to") is None and given.get("thread_id") is None:
+        return "it names no recipient and no thread"
+    if given.get("to") is not None and not _is_address(given["to"]):
+        return f"{given['to']!s:.60} is no address"
+    if not _is_fresh(given.get("expires"), now):
+        return f"it expired on {given['expires']!s:.40}"
+    return None
+
+
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if _SEALED_KEYS & given.keys():
+    if is_sealed(given):
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (
@@ -200,16 +241,13 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     )
 
 
-def content_of(found: RequestFile) -> str:
-    """By what a hand-written approval is used up: no copy of it releases anything again."""
-    return sha256(found.text.encode()).hexdigest()
-
-
-def _is_address(given: Any, address: str) -> bool:
+def _is_address(given: Any, address: str | None = None) -> bool:
+    """Whether it is an address, and this one."""
     try:
-        return isinstance(given, str) and recipient(given.strip()).casefold() == address.casefold()
+        read = isinstance(given, str) and recipient(given.strip()).casefold()
     except InvalidInput:
         return False
+    return bool(read) and (address is None or read == address.casefold())
 
 
 def _is_absent_or(given: Any, actual: str | None) -> bool:

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,18 +22,25 @@ class RequestFile:
     text: str
     properties: dict[str, Any]
     body: str = ""
+    written: int = 0
+    """When it was written last, in milliseconds."""
 
     @property
     def path(self) -> str:
         return f"{self.folder}/{self.name}"
 
+    @property
+    def content(self) -> str:
+        """By what a hand-written approval is used up: no copy of it releases anything again."""
+        return sha256(self.text.encode()).hexdigest()
 
-def as_file(folder: Folder, name: str, text: str) -> RequestFile:
+
+def as_file(folder: Folder, name: str, text: str, written: int = 0) -> RequestFile:
     try:
         note = frontmatter.parse(text)
     except Unreadable:
-        return RequestFile(folder, name, text, {})
-    return RequestFile(folder, name, text, note.frontmatter, note.body)
+        return RequestFile(folder, name, text, {}, written=written)
+    return RequestFile(folder, name, text, note.frontmatter, note.body, written)
 
 
 class Folders:
@@ -46,6 +54,12 @@ class Folders:
             found = [_stamp(entry) for entry in entries if not entry.name.startswith(".")]
         return sorted(found, key=lambda each: (each[1], each[0]), reverse=True)
 
+    def others(self, folder: Folder) -> list[str]:
+        """What lies there and is no note: files with another ending, and folders."""
+        with self._open(folder) as opened:
+            names = [entry.name for entry in os.scandir(opened)]
+        return [name for name in names if not name.startswith(".") and not name.lower().endswith(".md")]
+
     def files(self, folder: Folder, since: int = 0) -> Iterator[RequestFile]:
         """Those that were written since then, the newest first."""
         for name, changed, _ in self.names(folder):
@@ -55,10 +69,11 @@ class Folders:
     def read(self, folder: Folder, name: str) -> RequestFile | None:
         with self._open(folder) as opened:
             try:
+                written = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime_ns // 1_000_000
                 text = disk.read(opened, name).decode()
             except (FileNotFoundError, UnicodeDecodeError, DeskError):
                 return None  # no ordinary text file: it can release nothing
-        return as_file(folder, name, text)
+        return as_file(folder, name, text, written)
 
     def create(self, folder: Folder, name: str, text: str) -> None:
         """Write the file, unless there is one of that name."""
@@ -79,14 +94,16 @@ class Folders:
         with self._open(found.folder) as source, self._open(folder) as target:
             free = _free_name(target, name or found.name)
             disk.move(source, found.name, target, free)
-        return RequestFile(folder, free, found.text, found.properties, found.body)
+        return replace(found, folder=folder, name=free)
 
     def mark(self, found: RequestFile, changes: Mapping[str, Any]) -> None:
-        """Note in the file what became of it; a file that cannot take it keeps its text."""
+        """Note in the file what became of it, a value of None by taking its key out; what cannot take it stays."""
         with self._open(found.folder) as folder, disk.locked(folder):
             try:
                 text = disk.read(folder, found.name).decode()
-                disk.replace(folder, found.name, frontmatter.merge(text, dict(changes)).encode(), None)
+                marked = _marked(text, changes)
+                if marked != text:
+                    disk.replace(folder, found.name, marked.encode(), None)
             except (FileNotFoundError, UnicodeDecodeError, DeskError):
                 return
 
@@ -118,6 +135,13 @@ class Folders:
     def _open(self, *folders: str) -> Iterator[int]:
         with paths.opened(self._root, folders, create=True) as (opened, _):
             yield opened
+
+
+def _marked(text: str, changes: Mapping[str, Any]) -> str:
+    note = frontmatter.parse(text)
+    gone = {key for key, value in changes.items() if value is None}
+    properties = {key: value for key, value in (note.frontmatter | dict(changes)).items() if key not in gone}
+    return frontmatter.rewrite(text, properties, note.body)
 
 
 def _stamp(entry: "os.DirEntry[str]") -> tuple[str, int, int]:

@@ -8,6 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
+from deskhand import clock
 from deskhand.errors import DeskError, InvalidInput
 from deskhand.gate import files, ledger
 from deskhand.gate.actions import Action
@@ -82,20 +83,26 @@ class Follower:
                 return request.folder, request.file
             return request.place, request.file
         if found.folder == request.place or request.state == "failed":
+            self._mark(found, request)  # the person moved it there, and says nothing else
             return found.folder, found.name
         if request.place == "Approved" and found.folder != request.folder:
             return request.folder, request.file  # the person moved it meanwhile: that is heard first
         if request.place == "Approved" and not self._is_unchanged(found, request):
             return found.folder, found.name  # heard as an edit at the next look
-        marks = marks_of(request)
-        if marks:
-            self.folders.mark(found, marks)
+        self._mark(found, request)
         moved = self.folders.move(found, request.place)
         there = self.folders.read(moved.folder, moved.name)
         if request.place == "Approved" and (there is None or not self._is_unchanged(there, request)):
             # It was changed in this very moment: what nobody has seen must not lie among what was approved.
             moved = self.folders.move(moved, found.folder, found.name)
         return moved.folder, moved.name
+
+    def _mark(self, found: RequestFile, request: Request) -> None:
+        marks = marks_of(request)
+        if "approved_at" in found.properties:
+            marks.pop("approved_at", None)  # the person wrote it themselves
+        if marks:
+            self.folders.mark(found, marks)
 
     def _is_unchanged(self, found: RequestFile, request: Request) -> bool:
         if request.home == "Drafts":
@@ -188,16 +195,20 @@ def knows_thread(action: Action) -> bool:
 
 
 def marks_of(request: Request) -> dict[str, Any]:
-    """What the file says about its end."""
+    """What the file says about its end; how often it was tried before is over then."""
+    tries = dict.fromkeys(("last_error", "attempts", "next_try"))
     match request.state:
         case "sent":
             ids = {"message_id": request.message_id, "thread_id": request.thread_id}
-            return {"status": "done", "action_id": request.send_id} | ids
+            approved = {"approved_at": clock.iso(request.decided or request.created)}
+            return {"status": "done", "action_id": request.send_id} | ids | approved | tries
         case "expired" | "withdrawn":
-            return {"status": request.state}
+            return {"status": request.state} | tries
+        case "waiting" if request.origin == "draft":
+            return {"status": "pending_approval"}
         case "rejected" if request.origin == "draft" and request.note:
-            return {"status": "rejected", "rejected_reason": request.note}
+            return {"status": "rejected", "rejected_reason": request.note} | tries
         case "rejected" if request.origin == "draft":
-            return {"status": "rejected"}
+            return {"status": "rejected"} | tries
         case _:
             return {}

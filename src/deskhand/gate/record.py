@@ -46,6 +46,14 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
 
 
+def call_to_release(request: Request, by: str, started: datetime) -> GateCall:
+    """What is sent without a further call: the actor is still the door that asked, and `sent_by` who sees to it."""
+    actor = by
+    if request.origin == "tool" and request.asked_by is not None:
+        actor = request.asked_by
+    return GateCall(actor, request.action.kind, request.action.target, started, facts_of(request) | {"sent_by": by})
+
+
 def facts_of(request: Request) -> dict[str, Any]:
     """What the record says about a request; its text does not belong there."""
     found: dict[str, Any] = {"action_id": request.id, "digest": request.digest}

@@ -4,14 +4,13 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
 import idna
 
 from deskhand import unseen
 from deskhand.gate.actions import Mail
+from deskhand.mail import weblinks
 
 Level = Literal["low", "medium", "high"]
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
@@ -22,8 +21,6 @@ LOOKED_AT = 200_000
 MOST_LINKS = 300
 _UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
 
-_URL = re.compile(r"(?:(?:https?|ftp)://|www\.)(?=[^\s])", re.IGNORECASE)
-_URL_END = re.compile(r"[\s<>\"'`{}|^]|\]\(|\)")
 _DELICATE = re.compile(
     r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
     r"|invoices?|iban|bic|swift|wire|bank (?:account|details|transfer)|account number|credit card|payments?|refund"
@@ -143,34 +140,24 @@ def linked_hosts(text: str) -> tuple[list[str], list[str]]:
     """The hosts that the links in a text lead to, and those of links that show another name before it."""
     hosts: dict[str, None] = {}
     masked: dict[str, None] = {}
-    for number, start in enumerate(_URL.finditer(text)):
+    for number, link in enumerate(weblinks.links_in(text)):
         if number == MOST_LINKS:
             hosts.setdefault(_UNREAD)
             break
-        rest = text[start.start() : start.start() + 2000]
-        ending = _URL_END.search(rest)
-        # Browsers take a backslash for a slash, so that what stands behind it is no host.
-        url = (rest[: ending.start()] if ending else rest).replace("\\", "/")
-        user, host = _host(url if "://" in url[:8] else f"http://{url}")
-        hosts.setdefault(host)
-        if user:
-            masked.setdefault(host)
+        if not link.targets:
+            hosts.setdefault("an address that cannot be read")
+        for target in link.targets:
+            hosts.setdefault(_shown(target.host))
+            if target.user:
+                masked.setdefault(_shown(target.host))
     return list(hosts), list(masked)
 
 
-@lru_cache(maxsize=10_000)
-def _host(url: str) -> tuple[str | None, str]:
-    try:
-        parts = urlsplit(url)
-        user, host = parts.username, unquote(parts.hostname or "").rstrip(".,;:!?")
-    except ValueError:
-        return None, "an address that cannot be read"
-    try:
-        ascii_host = idna.encode(host, uts46=True).decode()
-    except idna.IDNAError:
-        ascii_host = host  # an IP address, or a name that no server has
-    shown = _readable(ascii_host)
-    return user, ascii_host if shown == ascii_host else f"{ascii_host} (reads as {shown})"
+def _shown(host: str) -> str:
+    readable = _readable(host)
+    if readable == host:
+        return host
+    return f"{host} (reads as {readable})"
 
 
 def _readable(domain: str) -> str:

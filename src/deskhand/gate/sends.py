@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import clock
+from deskhand.gate.folders import RequestFile
 from deskhand.gate.ledger import Conflict, change
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.requests import Request
@@ -57,7 +58,7 @@ def put_back(tx: Transaction, request: Request, due: datetime, **changes: Any) -
     if isinstance(done, Conflict):
         return False
     if by_hand:
-        tx.execute("DELETE FROM used_approvals WHERE action_id = ?", request.id)
+        tx.execute("DELETE FROM used_files WHERE action_id = ?", request.id)
     tx.execute(
         "DELETE FROM sends WHERE action_id = ? AND at = (SELECT MAX(at) FROM sends WHERE action_id = ?)",
         *(request.id, request.id),
@@ -70,14 +71,20 @@ def end_lease(tx: Transaction, request: Request, now: datetime) -> None:
     change(tx, request, "sending", lease=now, due=now)
 
 
-def use_approval(tx: Transaction, request: Request, content: str, now: datetime) -> bool:
-    """Write down that a hand-written approval with this content is used; not where it was used before."""
-    sql = "INSERT INTO used_approvals (content, action_id, at) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-    return tx.execute(sql, content, request.id, clock.to_ms(now)) == 1
+def use_approval(tx: Transaction, request: Request, found: RequestFile, now: datetime) -> bool:
+    """Write down that a hand-written approval is used; not where it was used before. See `take_turns`."""
+    if was_used(tx, found):
+        return False
+    at = max(clock.to_ms(now), found.written)  # a clock that was ahead must not make it newer than its own use
+    values = (found.content, request.id, at)
+    tx.execute("INSERT INTO used_files (content, action_id, at) VALUES (?, ?, ?)", *values)
+    return True
 
 
-def was_used(tx: Transaction, content: str) -> bool:
-    return tx.one("SELECT 1 FROM used_approvals WHERE content = ?", content) is not None
+def was_used(tx: Transaction, found: RequestFile) -> bool:
+    """Whether an approval with this content was used since this one was written: a copy that came back is no yes."""
+    row = tx.one("SELECT MAX(at) FROM used_files WHERE content = ?", found.content)
+    return row is not None and row[0] is not None and row[0] >= found.written
 
 
 def take_turns(tx: Transaction) -> None:

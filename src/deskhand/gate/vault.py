@@ -198,15 +198,19 @@ class VaultDoor(DraftReader):
         def work(tx: Transaction) -> Request | Conflict:
             return proofs.give(tx, request, answer, "rejected", now, **changes | decided)
 
-        return await self._write(request, work)
+        rejected = await self._write(request, work)
+        await self.follow(rejected)
+        return rejected
 
     async def _take_back(self, request: Request) -> Request:
         now = self._now()
         answer = Answer("undone", "vault", "vault")
         changes = {"folder": request.home, "due": None, "proof": None, "note": None}
-        return await self._write(
+        undone = await self._write(
             request, lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes)
         )
+        await self.follow(undone)
+        return undone
 
     async def _revise(self, request: Request, found: RequestFile) -> Request:
         """An edited file releases nothing: it waits again, as a new revision that shows what was changed."""

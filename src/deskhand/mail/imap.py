@@ -22,7 +22,7 @@ from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, imap_session, mime
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
 from deskhand.mail.imap_query import ImapSearch
-from deskhand.mail.imap_session import ROLES, Copy, Folder, ImapSession, header
+from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
 from deskhand.mail.smtp import submit
 
 T = TypeVar("T")
@@ -86,13 +86,15 @@ class ImapMailbox:
         return await self._read(work)
 
     async def move(self, message_id: str, label: str) -> None:
+        name = label.strip().strip("/")
+
         def work(session: ImapSession) -> None:
             copies = self._copies(session, message_id)
+            if not name or name.upper() in ("SENT", "DRAFT"):
+                raise InvalidInput(f"mail cannot be moved to {label!r}")
             source = next((copy for copy in copies if copy.folder.role == "inbox"), copies[0])
-            target = _target(session, label)
-            if source.folder.name != target.name:
-                session.move(source, target)
-                self._places.pop(message_id, None)
+            session.move(source, name)
+            self._places.pop(message_id, None)
 
         await self._write(work)
 
@@ -300,20 +302,6 @@ def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:
         elif folder.name == known and uidvalidity.isdecimal() and uid.isdecimal():
             found += session.at(folder, int(uidvalidity), int(uid))
     return [copy for copy in found if copy.id == message_id]
-
-
-def _target(session: ImapSession, label: str) -> Folder:
-    """The folder that a label names, made where it is missing."""
-    name = label.strip().strip("/")
-    if not name or name.upper() in ("SENT", "DRAFT"):
-        raise InvalidInput(f"mail cannot be moved to {label!r}")
-    for folder in session.folders():
-        if folder.label.casefold() == name.casefold():
-            return folder
-    for role, facts in ROLES.items():
-        if facts[0] == name.upper():
-            return session.ensure_folder(role)
-    return session.create(name)
 
 
 def _summary(copies: list[Copy]) -> MailSummary:

@@ -20,13 +20,14 @@ from deskhand.mail.accounts import LOGIN, Account
 
 Role = Literal["inbox", "sent", "drafts", "junk", "trash"]
 ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
-    "inbox": ("INBOX", b"\\Inbox", "INBOX", ("inbox",)),
-    "sent": ("SENT", b"\\Sent", "Sent", ("sent", "sent items", "sent mail", "sent messages")),
-    "drafts": ("DRAFT", b"\\Drafts", "Drafts", ("drafts", "draft")),
-    "junk": ("SPAM", b"\\Junk", "Junk", ("junk", "spam", "junk e-mail", "bulk mail")),
-    "trash": ("TRASH", b"\\Trash", "Trash", ("trash", "bin", "deleted items", "deleted messages")),
+    "inbox": ("INBOX", b"\\inbox", "INBOX", ("inbox",)),
+    "sent": ("SENT", b"\\sent", "Sent", ("sent", "sent items", "sent mail", "sent messages")),
+    "drafts": ("DRAFT", b"\\drafts", "Drafts", ("drafts", "draft")),
+    "junk": ("SPAM", b"\\junk", "Junk", ("junk", "spam", "junk e-mail", "bulk mail")),
+    "trash": ("TRASH", b"\\trash", "Trash", ("trash", "bin", "deleted items", "deleted messages")),
 }
-"""Each role: the label that says it, the special use, the folder made where there is none, the names it often has."""
+"""Each role: the label that says it, the special use in lower case, the folder made where there is none, the names
+that it often has."""
 
 FIELDS = "FROM TO SUBJECT DATE MESSAGE-ID REFERENCES IN-REPLY-TO"
 OPENING = 8192
@@ -38,6 +39,9 @@ class Folder:
     name: str
     label: str
     role: Role | None
+
+
+INBOX = Folder("INBOX", "INBOX", "inbox")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,17 @@ class Copy:
     date: datetime
     parsed: mime.Parsed
     snippet: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What a server says of a folder when it is selected."""
+
+    mails: int
+    uidvalidity: int
+    uidnext: int | None
+    """A UID that no mail has reached yet; not every server tells."""
+    flags_kept: frozenset[bytes]
 
 
 class ImapSession:
@@ -98,10 +113,10 @@ class ImapSession:
         """Every folder that can hold mail, the inbox first."""
         prefix, _ = self._namespace()
         listed = [
-            (flags, (delimiter or b"/").decode(), name)
+            ({flag.lower() for flag in flags}, (delimiter or b"/").decode(), name)
             for flags, delimiter, name in self._client.list_folders()
-            if {b"\\Noselect", b"\\NonExistent"}.isdisjoint(flags)
         ]
+        listed = [each for each in listed if each[0].isdisjoint({b"\\noselect", b"\\nonexistent"})]
         declared = {use for flags, _, _ in listed for use in flags}
         found: list[Folder] = []
         for flags, delimiter, name in listed:
@@ -131,8 +146,8 @@ class ImapSession:
 
     def search(self, folder: Folder, criteria: Sequence[bytes], limit: int | None = None) -> list[Copy]:
         """The copies in `folder` that match, the newest first."""
-        selected = self._client.select_folder(folder.name, readonly=True)
-        if not selected[b"EXISTS"]:
+        selected = self._look_into(folder)
+        if not selected.mails:
             return []
         if self._client.has_capability("SORT"):
             answer = self._ask(b"SORT", [b"(REVERSE ARRIVAL)", b"UTF-8", *criteria])
@@ -141,26 +156,37 @@ class ImapSession:
             uids = list(parse_message_list(self._ask(b"SEARCH", [b"CHARSET", b"UTF-8", *criteria])))
             dates = self._client.fetch(uids, ["INTERNALDATE"]) if uids else {}
             uids.sort(key=lambda uid: dates[uid][b"INTERNALDATE"], reverse=True)
-        return self._fetch(folder, selected[b"UIDVALIDITY"], uids[:limit])
+        return self._fetch(folder, selected.uidvalidity, uids[:limit])
 
     def at(self, folder: Folder, uidvalidity: int, uid: int) -> list[Copy]:
         """The copy with this UID, or nothing where it is gone or the folder has numbered its mails again."""
-        selected = self._client.select_folder(folder.name, readonly=True)
-        if selected[b"UIDVALIDITY"] != uidvalidity:
+        if self._look_into(folder).uidvalidity != uidvalidity:
             return []
         return self._fetch(folder, uidvalidity, [uid])
 
     def inbox(self) -> tuple[int, int]:
         """UIDVALIDITY, and a UID that no mail in the inbox has reached yet."""
         # Of the selected folder a server may tell in STATUS what it knew when it was selected.
-        selected = self._client.select_folder("INBOX", readonly=True)
-        return int(selected[b"UIDVALIDITY"]), int(selected[b"UIDNEXT"])
+        selected = self._look_into(INBOX)
+        if selected.uidnext is not None:
+            return selected.uidvalidity, selected.uidnext
+        return selected.uidvalidity, self._last_uid(selected.mails) + 1
+
+    def _last_uid(self, mails: int) -> int:
+        """The UID of the last of so many mails in the selected folder."""
+        if not mails:
+            return 0
+        self._client.use_uid = False  # the last one is known by its place alone
+        try:
+            return int(self._client.fetch([mails], ["UID"])[mails][b"UID"])
+        finally:
+            self._client.use_uid = True
 
     def since(self, uidvalidity: int, uid: int) -> list[Copy]:
         """The mails in the selected inbox from this UID on, in the order in which they came."""
         # `n:*` always means the last mail too, even where its UID lies below n.
         uids = sorted(found for found in self._client.search(["UID", f"{uid}:*"]) if found >= uid)
-        return self._fetch(Folder("INBOX", "INBOX", "inbox"), uidvalidity, uids)
+        return self._fetch(INBOX, uidvalidity, uids)
 
     def idle(self, seconds: float, began: Callable[[], object]) -> None:
         """Until the server says that something changed in the inbox; it tells nothing of what came before `began`."""
@@ -184,19 +210,59 @@ class ImapSession:
             self._client.socket().shutdown(socket.SHUT_RDWR)
 
     def raw(self, copy: Copy) -> bytes:
-        self._client.select_folder(copy.folder.name, readonly=True)
+        self._look_into(copy.folder)
         fetched = self._client.fetch([copy.uid], ["BODY.PEEK[]"])
         return bytes(fetched.get(copy.uid, {}).get(b"BODY[]", b""))
 
-    def move(self, copy: Copy, target: Folder) -> None:
-        if not self._client.has_capability("MOVE"):
-            raise Denied("this server cannot move mail (it lacks IMAP's MOVE)", reason="unsupported")
-        self._client.select_folder(copy.folder.name)
-        self._client.move([copy.uid], target.name)
+    def move(self, copy: Copy, label: str) -> None:
+        """Into the folder that a label names. Where the server refuses, no folder stays that was made for it."""
+        if not any(map(self._client.has_capability, ("MOVE", "UIDPLUS"))):
+            raise Denied("this server cannot move mail (it lacks IMAP's MOVE and UIDPLUS)", reason="unsupported")
+        known = self._find_folder(label)
+        target = known or self._make_folder(label)
+        if target.name == copy.folder.name:
+            return
+        try:
+            self._open(copy.folder)
+            self._move([copy.uid], target)
+        except IMAPClientError:
+            if known is None and self.at(copy.folder, copy.uidvalidity, copy.uid):
+                self._remove_made(target)
+            raise
+
+    def _move(self, uids: list[int], target: Folder) -> None:
+        if self._client.has_capability("MOVE"):
+            self._client.move(uids, target.name)
+            return
+        # In this order the mail is never nowhere, and UID EXPUNGE removes no other that somebody marked.
+        self._client.copy(uids, target.name)
+        self._client.add_flags(uids, ["\\Deleted"])
+        try:
+            self._client.uid_expunge(uids)
+        except IMAPClientError:
+            self._client.remove_flags(uids, ["\\Deleted"])
+            raise
+
+    def _remove_made(self, folder: Folder) -> None:
+        """Remove the folder that was made for one mail, which still lies where it was."""
+        with contextlib.suppress(IMAPClientError):
+            if self._look_into(folder).mails <= 1:
+                self._look_into(INBOX)
+                self._client.unsubscribe_folder(folder.name)
+                self._client.delete_folder(folder.name)
+
+    def _find_folder(self, label: str) -> Folder | None:
+        folders = [folder for folder in self.folders() if folder.label.casefold() == label.casefold()]
+        return folders[0] if folders else None
+
+    def _make_folder(self, label: str) -> Folder:
+        for name, _, folder, _ in ROLES.values():
+            if name == label.upper():
+                return self.create(folder)
+        return self.create(label)
 
     def flag(self, copy: Copy, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
-        selected = self._client.select_folder(copy.folder.name)
-        kept = {flag.lower() for flag in selected.get(b"PERMANENTFLAGS", ())}
+        kept = self._open(copy.folder).flags_kept
         if b"\\*" not in kept and not {flag.lower().encode() for flag in add} <= kept:
             raise Denied("this server keeps no labels of one's own", reason="unsupported")
         if add:
@@ -205,7 +271,16 @@ class ImapSession:
             self._client.remove_flags([copy.uid], remove)
 
     def append(self, role: Role, raw: bytes, flags: Sequence[str]) -> None:
-        self._client.append(self.ensure_folder(role).name, raw, flags)
+        folder = self.ensure_folder(role)
+        self._open(folder)  # some servers add nothing to a folder that is open for reading only
+        self._client.append(folder.name, raw, flags)
+
+    def _look_into(self, folder: Folder) -> Selected:
+        """Select the folder, and change nothing in it."""
+        return _selected(self._client.select_folder(folder.name, readonly=True))
+
+    def _open(self, folder: Folder) -> Selected:
+        return _selected(self._client.select_folder(folder.name))
 
     def _namespace(self) -> tuple[str, str]:
         """What every folder of the person's own begins with, and what stands between a folder and those in it."""
@@ -218,9 +293,14 @@ class ImapSession:
     def _fetch(self, folder: Folder, uidvalidity: int, uids: Sequence[int]) -> list[Copy]:
         if not uids:
             return []
-        beginning = "PREVIEW" if self._client.has_capability("PREVIEW") else f"BODY.PEEK[]<0.{OPENING}>"
+        opening = f"BODY.PEEK[]<0.{OPENING}>"
+        beginning = "PREVIEW" if self._client.has_capability("PREVIEW") else opening
         wanted = ["FLAGS", "INTERNALDATE", f"BODY.PEEK[HEADER.FIELDS ({FIELDS})]", beginning]
         fetched = self._client.fetch(uids, wanted)
+        # A server that can make previews need not have made this one.
+        bare = [uid for uid, data in fetched.items() if data.get(b"PREVIEW", b"") is None]
+        for uid, data in (self._client.fetch(bare, [opening]) if bare else {}).items():
+            fetched[uid] |= data
         return [_copy(folder, uidvalidity, uid, fetched[uid]) for uid in uids if uid in fetched]
 
     def _ask(self, command: bytes, arguments: list[bytes]) -> list[bytes]:
@@ -305,7 +385,7 @@ def decode_name(name: str) -> str | None:
         return None
 
 
-def _role(flags: Sequence[bytes], name: str, declared: set[bytes]) -> Role | None:
+def _role(flags: set[bytes], name: str, declared: set[bytes]) -> Role | None:
     if name.upper() == "INBOX":
         return "inbox"
     for role, (_, use, _, names) in ROLES.items():
@@ -313,6 +393,11 @@ def _role(flags: Sequence[bytes], name: str, declared: set[bytes]) -> Role | Non
         if use in flags or (use not in declared and name.lower() in names):
             return role
     return None
+
+
+def _selected(answer: dict[bytes, Any]) -> Selected:
+    flags = frozenset(flag.lower() for flag in answer.get(b"PERMANENTFLAGS", ()))
+    return Selected(answer[b"EXISTS"], answer.get(b"UIDVALIDITY", 0), answer.get(b"UIDNEXT"), flags)
 
 
 def _utf7(unsafe: re.Match[str]) -> str:
@@ -323,8 +408,8 @@ def _utf7(unsafe: re.Match[str]) -> str:
 def _copy(folder: Folder, uidvalidity: int, uid: int, data: dict[bytes, Any]) -> Copy:
     header = next(value for key, value in data.items() if key.startswith(b"BODY[HEADER"))
     parsed = mime.parse(header)
-    if b"PREVIEW" in data:
-        snippet = (data[b"PREVIEW"] or b"").decode("utf-8", "replace")
+    if data.get(b"PREVIEW") is not None:
+        snippet = data[b"PREVIEW"].decode("utf-8", "replace")
     else:
         opening = next((value for key, value in data.items() if key.startswith(b"BODY[]")), b"")
         snippet = mime.parse(opening).snippet

@@ -44,8 +44,10 @@ class MovedNote(BaseModel):
 
 
 class Vault:
-    def __init__(self, root: Path, index_file: Path) -> None:
+    def __init__(self, root: Path, index_file: Path, sign: Callable[[str], object]) -> None:
+        """`sign` is given the text of each note before a tool writes or moves it."""
         self._root = root
+        self._sign = sign
         self._index = Index(root, index_file)
 
     def close(self) -> None:
@@ -85,6 +87,7 @@ class Vault:
             except FileNotFoundError:
                 if if_match is not None:
                     raise Changed(f"{path} is gone", hint="write it without if_match to make it anew") from None
+                self._sign(fresh.decode())
                 disk.create(folder, actual, fresh)
                 new = fresh
             else:
@@ -92,6 +95,7 @@ class Vault:
                     raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
                 new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
+                    self._sign(_decode(new, canonical))
                     disk.replace(folder, actual, new, if_match)
         self._index.touch(canonical)
         return _content(canonical, new)
@@ -112,6 +116,7 @@ class Vault:
                 with disk.locked(folder, target):
                     _demand_free(target, new_name, old, new)
                     try:
+                        self._sign(disk.read(folder, name).decode(errors="replace"))
                         disk.move(folder, name, target, new_name)
                     except FileNotFoundError:
                         raise NotFound(f"there is no note {source}", path=source) from None

@@ -4,15 +4,13 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from typing import TYPE_CHECKING
 
 from deskhand.app import Desk
-from deskhand.audit import vault_log
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger
-from deskhand.gate.actions import Action, SendEmail, complete
+from deskhand.gate.actions import SendEmail, complete
 from deskhand.gate.requests import Request, draft_file_name
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
@@ -39,7 +37,7 @@ async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Reque
     if await _goes_by_server(desk, request):
         await _send_draft(desk, open_gmail(), request)
     else:
-        await desk.gate.release(request.id, "orchestrator", partial(_announce, desk))
+        await desk.gate.release(request.id, "orchestrator")
     await settle_all(desk)
 
 
@@ -57,11 +55,6 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
 def _letter(request: Request) -> SendEmail:
     mail = request.action
     return SendEmail(to=mail.to, subject=mail.subject, body=mail.body, reply_to_message_id=mail.reply_to_message_id)
-
-
-def _announce(desk: Desk, leaving: Action) -> None:
-    if desk.settings.vault_path is not None:
-        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:

@@ -46,6 +46,8 @@ class Status(BaseModel):
     sends: dict[str, int]
     waiting: list[WaitingLine]
     waiting_total: int
+    idle: dict[str, str]
+    """Files in Approved/ that release nothing, and why."""
     errors: list[Trouble]
     health: dict[str, Any]
     down: dict[str, str] = {}
@@ -59,6 +61,7 @@ async def facts(desk: Desk) -> Status:
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN)
     waiting_total = len(await desk.waiting.ids())
+    idle = {each.path: each.why for each in await desk.door.find_idle()}
 
     def ask(tx: Transaction) -> Status:
         return Status(
@@ -67,6 +70,7 @@ async def facts(desk: Desk) -> Status:
             sends=ledger.count_states(tx),
             waiting=[_waiting(request, now) for request in waiting if request.state in ("waiting", "unknown")],
             waiting_total=waiting_total,
+            idle=idle,
             errors=_troubles(tx),
             health=read_state(root),
         )
@@ -117,11 +121,19 @@ def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> s
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
+        *_idle_lines(status.idle, put),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
     ]
     properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
     return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
+
+
+def _idle_lines(idle: Mapping[str, str], put: Callable[[str], str]) -> list[str]:
+    if not idle:
+        return []
+    lines = [f"- {put(path)}: {put(why)}" for path, why in idle.items()]
+    return ["## In Approved/, but not sent\n\n" + "\n".join(lines)]
 
 
 def age(seconds: int) -> str:

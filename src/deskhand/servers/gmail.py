@@ -5,11 +5,10 @@ from typing import Annotated
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
-from deskhand.audit import vault_log
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, RateLimited
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.actions import Action, SendEmail
+from deskhand.gate.actions import SendEmail
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
@@ -70,11 +69,8 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
-        outcome = await desk.gate.propose(letter, "gmail_mcp", announce, client=client())
+        outcome = await desk.gate.propose(letter, "gmail_mcp", client=client())
         return ToolResult(_describe(outcome), recorded=True)
-
-    def announce(leaving: Action) -> None:
-        vault_log.write_pre_send(desk.settings.vault, leaving, desk.now())
 
     async def list_emails(
         query: Annotated[str, Field(description="Gmail search query")] = "is:unread",

@@ -4,7 +4,7 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
@@ -59,7 +59,19 @@ class StrictMetadata(FuncMetadata):
                     for name in bad
                 ],
             )
-        return super().validate_arguments(arguments_to_validate)
+        return super().validate_arguments(self._without_empty_nulls(arguments_to_validate))
+
+    def _without_empty_nulls(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Without null for an argument that may be left out and knows no null: some clients fill everything in."""
+        known = self.arg_model.model_fields
+        return {
+            name: value
+            for name, value in arguments.items()
+            if value is not None
+            or name not in known
+            or known[name].is_required()
+            or type(None) in get_args(known[name].annotation)
+        }
 
     def pre_parse_json(self, data: dict[str, Any]) -> dict[str, Any]:
         """The arguments as they are: no text is taken for JSON."""

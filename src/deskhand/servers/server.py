@@ -205,7 +205,9 @@ def _invalid_arguments(tool_name: str, error: ValidationError) -> InvalidInput:
 
 def _field_problem(details: Any) -> FieldProblem:
     field = ".".join(printable(part) for part in details["loc"]) or "arguments"
-    received = None if details["type"] == "missing" else printable(details["input"])
+    received = None
+    if details["type"] != "missing" and details["input"] is not None:
+        received = printable(details["input"])
     return FieldProblem(field, details["msg"].removeprefix("Value error, "), received, _suggestion(details["type"]))
 
 

@@ -14,7 +14,15 @@ from pydantic import MISSING, BaseModel, BeforeValidator, Field, ValidationError
 
 from deskhand import tokens
 from deskhand.app import Desk
-from deskhand.errors import AuthRequired, BackendFailed, DeskError, InvalidInput, error_response, printable
+from deskhand.errors import (
+    AuthRequired,
+    BackendFailed,
+    DeskError,
+    FieldProblem,
+    InvalidInput,
+    error_response,
+    printable,
+)
 from deskhand.servers import callers
 from deskhand.servers.calls import Call, Recorder, ToolResult
 from deskhand.servers.server import DeskServer
@@ -24,6 +32,7 @@ from deskhand.tasks.models import (
     LARGEST_PAGE,
     MOST_IDS,
     MOST_LABELS,
+    SUGGESTIONS,
     BulkResults,
     Description,
     Due,
@@ -55,11 +64,18 @@ LARGEST_ANSWER = 7_500
 """Characters of a page; a longer one ends earlier, and its cursor goes on from there."""
 
 Caller = Context[None, Any]
+Clearable = Literal["project", "parent_id", "recurrence", "due"]
 M = TypeVar("M", bound=BaseModel)
 Limit = Annotated[int, Field(strict=True, ge=1, le=LARGEST_PAGE), BeforeValidator(to_int)]
-DueBefore = Annotated[Instant | None, Field(description="only tasks due before this")]
-DueAfter = Annotated[Instant | None, Field(description="only tasks due after this")]
-DueDate = Annotated[Instant | None, Field(description="ISO 8601 with an offset")]
+_MOMENTS = ["2025-12-20T10:00:00Z"]
+DueBefore = Annotated[Instant | None, Field(description="only tasks due before this", examples=_MOMENTS)]
+DueAfter = Annotated[Instant | None, Field(description="only tasks due after this", examples=_MOMENTS)]
+
+
+_NEXT = {
+    "title": "Provide a valid title (1-200 characters)",
+    "due_date": "Format due_date as ISO 8601 datetime",
+}
 
 
 class TaskList(BaseModel):
@@ -96,14 +112,24 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
             "sort": sort,
             "cursor": cursor,
         }
-        return await _page(desk, acting_user(desk, ctx), {k: v for k, v in asked.items() if v is not None}, limit)
+        return await _page(desk, ctx, _given(asked), limit)
 
     async def create_task(
         ctx: Caller,
-        title: Title,
-        description: Description | None = None,
-        priority: PriorityLevel = PriorityLevel.MEDIUM,
-        due_date: DueDate = None,
+        title: Annotated[
+            Title, Field(description="Task title (required)", examples=["Buy milk", "Finish project report"])
+        ],
+        description: Annotated[
+            Description | None,
+            Field(description="Detailed task description (optional)", examples=["Pick up 2% milk from grocery store"]),
+        ] = None,
+        priority: Annotated[PriorityLevel, Field(description="Task priority level (default: Medium)")] = (
+            PriorityLevel.MEDIUM
+        ),
+        due_date: Annotated[
+            Instant | None,
+            Field(description="Task due date in ISO 8601 format (optional)", examples=_MOMENTS),
+        ] = None,
     ) -> ToolResult[TaskResponse]:
         """Add a task to the user's list; gives back the task with its id."""
         body = {"title": title, "description": description, "priority": priority, "due_date": due_date}
@@ -113,20 +139,29 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
 
     async def update_task(
         ctx: Caller,
-        task_id: TaskId,
-        title: Title | MISSING = MISSING,
-        description: Annotated[Description | MISSING | None, Field(description="null clears it")] = MISSING,
-        priority: PriorityLevel | MISSING = MISSING,
-        due_date: Annotated[Instant | MISSING | None, Field(description="ISO 8601 with an offset; null clears it")] = (
-            MISSING
-        ),
+        task_id: Annotated[TaskId, Field(description="ID of task to update")],
+        title: Annotated[Title | None, Field(description="New task title (optional)")] = None,
+        description: Annotated[
+            Description | MISSING | None, Field(description="New task description (optional, null to clear)")
+        ] = MISSING,
+        priority: Annotated[PriorityLevel | None, Field(description="New priority level (optional)")] = None,
+        due_date: Annotated[
+            Instant | MISSING | None,
+            Field(description="New due date in ISO 8601 format (optional, null to clear)"),
+        ] = MISSING,
     ) -> ToolResult[TaskResponse]:
-        """Change title, description, priority or due date. What is left out stays; null clears."""
-        given = {"title": title, "description": description, "priority": priority, "due_date": due_date}
-        body = _without_missing("update_task", given)
+        """Change title, description, priority or due date. What is left out stays."""
+        body = _given({"title": title, "priority": priority})
+        if description is not MISSING:
+            body["description"] = description
+        if due_date is not MISSING:
+            body["due_date"] = due_date
+        _demand_change("update_task", body)
         return await _ask(desk, ctx, TaskResponse.model_validate, "PUT", f"/tasks/{task_id}", body)
 
-    async def delete_task(ctx: Caller, task_id: TaskId) -> ToolResult[TaskDeleted]:
+    async def delete_task(
+        ctx: Caller, task_id: Annotated[TaskId, Field(description="ID of task to delete")]
+    ) -> ToolResult[TaskDeleted]:
         """Delete a task."""
 
         def describe(_: Any) -> TaskDeleted:
@@ -134,7 +169,9 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
 
         return await _ask(desk, ctx, describe, "DELETE", f"/tasks/{task_id}")
 
-    async def mark_task_completed(ctx: Caller, task_id: TaskId) -> ToolResult[TaskResponse]:
+    async def mark_task_completed(
+        ctx: Caller, task_id: Annotated[TaskId, Field(description="ID of task to mark as completed")]
+    ) -> ToolResult[TaskResponse]:
         """Mark a task as completed; doing it again changes nothing."""
         body = {"completed": True}
         return await _ask(desk, ctx, TaskResponse.model_validate, "PATCH", f"/tasks/{task_id}", body)
@@ -153,7 +190,8 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
 
     async def get_task(ctx: Caller, task_id: TaskId) -> Task:
         """Read one task whole: project, labels, parent, recurrence and version too."""
-        found = await desk.tasks.call(acting_user(desk, ctx), "GET", f"/tasks/{task_id}")
+        user = acting_user(desk, ctx)
+        found = await desk.tasks.call(user, "GET", f"/tasks/{task_id}", session=_session(ctx))
         return _read(Task.model_validate, found)
 
     async def reopen_task(ctx: Caller, task_id: TaskId) -> ToolResult[Task]:
@@ -163,15 +201,27 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
     async def arrange_task(
         ctx: Caller,
         task_id: TaskId,
-        project: Annotated[Name | MISSING | None, Field(description="null clears it")] = MISSING,
-        labels: Annotated[Labels | MISSING, Field(description="all of its labels")] = MISSING,
-        parent_id: Annotated[TaskId | MISSING | None, Field(description="makes it a subtask")] = MISSING,
-        recurrence: Annotated[RecurrenceRule | MISSING | None, Field(description="RRULE; needs a due date")] = MISSING,
-        due: Annotated[Due | MISSING | None, Field()] = MISSING,
+        project: Name | None = None,
+        labels: Annotated[Labels | None, Field(description="all of its labels; none: []")] = None,
+        parent_id: Annotated[TaskId | None, Field(description="makes it a subtask")] = None,
+        recurrence: Annotated[RecurrenceRule | None, Field(description="RRULE; needs a due date")] = None,
+        due: Due | None = None,
+        clear: Annotated[list[Clearable] | None, Field(description="which of them it shall no longer have")] = None,
     ) -> ToolResult[Task]:
-        """Put a task into a project, label it, make it a subtask, repeat it, or set when it is due in words."""
-        given = {"project": project, "labels": labels, "parent_id": parent_id, "due_date": due}
-        body = _without_missing("arrange_task", given | {"recurrence": recurrence})
+        """Put a task into a project, label it, make it a subtask, repeat it, or set when it is due in words.
+        What is left out or null stays; `clear` takes away."""
+        given = {"project": project, "labels": labels, "parent_id": parent_id, "recurrence": recurrence, "due": due}
+        body = _given(given)
+        for name in clear or ():
+            if name in body:
+                raise InvalidInput(
+                    f"arrange_task was given {name} and told to clear it",
+                    fields=[FieldProblem("clear", f"{name} is given too", name, "Leave out one of the two")],
+                )
+            body[name] = None
+        if "due" in body:
+            body["due_date"] = body.pop("due")
+        _demand_change("arrange_task", body)
         return await _ask(desk, ctx, Task.model_validate, "PUT", f"/tasks/{task_id}", body)
 
     async def change_tasks(
@@ -202,7 +252,7 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         "tasks",
         tasks_tools(desk),
         instructions=INSTRUCTIONS,
-        error_form=error_response,
+        error_form=_error_form,
         record=tasks_recorder(desk),
         invalid_arguments=invalid_arguments,
         area="tasks",
@@ -239,7 +289,8 @@ def acting_user(desk: Desk, ctx: Caller) -> str:
     """The token's owner; else whom a proven service, or a program of the same person, names; else the desk's user."""
     if (owner := callers.subject()) is not None:
         return owner
-    named = {name for name in (_meta_user(ctx), (ctx.headers or {}).get("x-user-id")) if name not in (None, "")}
+    in_header = tokens.user_in_header((ctx.headers or {}).get("x-user-id", ""))
+    named = {name for name in (_meta(ctx, "user_id"), in_header) if name not in (None, "")}
     if ctx.headers is not None and not callers.is_service():
         named = set()
     if not named and desk.settings.user is not None:
@@ -247,7 +298,7 @@ def acting_user(desk: Desk, ctx: Caller) -> str:
     if len(named) == 1 and tokens.is_user_id(user := named.pop()):
         return str(user)
     raise AuthRequired(
-        "No user is identified",
+        "Service authentication failed: Missing user context in MCP request",
         hint="Name the user in _meta.user_id or X-User-ID, connect with the user's own token, or set DESKHAND_USER",
     )
 
@@ -260,16 +311,35 @@ def invalid_arguments(tool_name: str, error: ValidationError) -> InvalidInput:
     )
 
 
-def _meta_user(ctx: Caller) -> Any:
-    meta = ctx.request_context.meta
-    return (meta or {}).get("user_id")
+def _error_form(error: DeskError) -> dict[str, Any]:
+    """The contract's ErrorResponse, with its own words for what to do next."""
+    form = error_response(error)
+    for field in error.details.get("fields", ()):
+        name, said = field["field"], field["suggestion"]
+        if name in _NEXT and said == SUGGESTIONS[name]:
+            form["suggestions"][form["suggestions"].index(said)] = _NEXT[name]
+    return form
 
 
-def _without_missing(tool_name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    body = {name: value for name, value in given.items() if value is not MISSING}
+def _meta(ctx: Caller, name: str) -> Any:
+    return (ctx.request_context.meta or {}).get(name)
+
+
+def _session(ctx: Caller) -> str | None:
+    """The session that the client names, for the log."""
+    named = _meta(ctx, "session_id")
+    if named in (None, ""):
+        return None
+    return printable(named)
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _demand_change(tool_name: str, body: Mapping[str, Any]) -> None:
     if not body:
         raise InvalidInput(f"{tool_name} was given nothing to change", hint="Give at least one field")
-    return body
 
 
 async def _ask(
@@ -282,7 +352,8 @@ async def _ask(
     key: str | None = None,
 ) -> ToolResult[M]:
     """Let the backend make a change. Its answer says whether it has put that on its record."""
-    answer = await desk.tasks.send(acting_user(desk, ctx), method, path, body=body, key=key)
+    user = acting_user(desk, ctx)
+    answer = await desk.tasks.send(user, method, path, body=body, key=key, session=_session(ctx))
     recorded = RECORDED in answer.headers
     try:
         return ToolResult(_read(read, content_of(answer)), recorded)
@@ -297,13 +368,14 @@ def _read(read: Callable[[Any], M], content: Any) -> M:
     try:
         return read(content)
     except ValidationError as error:
-        raise BackendFailed("The backend's answer is not the one that was agreed on") from error
+        raise BackendFailed("Backend service error: its answer is not the one that was agreed on") from error
 
 
-async def _page(desk: Desk, user: str, asked: dict[str, Any], limit: int) -> TaskList:
+async def _page(desk: Desk, ctx: Caller, asked: dict[str, Any], limit: int) -> TaskList:
     """A page that a model can read: it ends early when its tasks are long."""
+    user = acting_user(desk, ctx)
     while True:
-        content = await desk.tasks.call(user, "GET", "/tasks", query=asked | {"limit": limit})
+        content = await desk.tasks.page(user, asked | {"limit": limit}, session=_session(ctx))
         found = _read(TaskList.model_validate, content)
         sizes = [len(json.dumps(task.model_dump(mode="json"), ensure_ascii=False)) + 2 for task in found.tasks]
         fitting = next((n for n in range(len(sizes), 0, -1) if sum(sizes[:n]) <= LARGEST_ANSWER), 1)

@@ -42,7 +42,7 @@ def tool(
     assert isinstance(made, DeskTool)  # noqa: S101 - a classmethod that is annotated with its base
     made.recorded_by = recorded_by
     make_strict(made, _trim)
-    made.parameters = _without_titles(made.parameters)
+    made.parameters = _in_place(_without_titles(made.parameters))
     return made
 
 
@@ -82,26 +82,38 @@ def _without_titles(schema: Any) -> Any:
 
 
 def _trim(schema: Any) -> Any:
-    """The same schema without titles, and with its definitions in place."""
-    schema = _without_titles(schema)
-    definitions = schema.get("$defs", {}) if isinstance(schema, dict) else {}
-    flat = _flat(schema, definitions, ())
-    if "$ref" in json.dumps(flat):  # one that names itself keeps its definitions
-        return schema
-    if not definitions:
-        return flat
-    return {key: value for key, value in flat.items() if key != "$defs"}
+    """The schema of an answer without titles, its definitions in place, as short as it can be said."""
+    return _shorten(_in_place(_without_titles(schema)))
 
 
-def _flat(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
+def _in_place(schema: Any) -> Any:
+    """The same schema with each definition where it is used: many clients look up none."""
+    definitions = schema.pop("$defs", {}) if isinstance(schema, dict) else {}
+    placed = _placed(schema, definitions, ())
+    if "$ref" in json.dumps(placed):  # one that names itself keeps its definitions
+        return schema | {"$defs": definitions}
+    return placed
+
+
+def _placed(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
     match schema:
         case {"$ref": str(reference), **rest} if (name := reference.removeprefix("#/$defs/")) not in inside:
-            return _flat(definitions[name], definitions, (*inside, name)) | rest
-        case {"anyOf": [{"type": str(first), **narrower}, {"type": "null"}], **rest} if "enum" not in narrower:
-            return _flat(narrower | rest, definitions, inside) | {"type": [first, "null"]}
+            return _placed(definitions[name], definitions, (*inside, name)) | rest
         case dict():
-            return {key: _flat(value, definitions, inside) for key, value in schema.items()}
+            return {key: _placed(value, definitions, inside) for key, value in schema.items()}
         case list():
-            return [_flat(item, definitions, inside) for item in schema]
+            return [_placed(item, definitions, inside) for item in schema]
+        case _:
+            return schema
+
+
+def _shorten(schema: Any) -> Any:
+    match schema:
+        case {"anyOf": [{"type": str(first), **narrower}, {"type": "null"}], **rest} if "enum" not in narrower:
+            return _shorten(narrower | rest) | {"type": [first, "null"]}
+        case dict():
+            return {key: _shorten(value) for key, value in schema.items()}
+        case list():
+            return [_shorten(item) for item in schema]
         case _:
             return schema

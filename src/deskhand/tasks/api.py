@@ -155,7 +155,8 @@ class _Backend:
             if not users:
                 user = await self._owner(token, request.method)
             elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
-                user = users[0] if len(users) == 1 and tokens.is_user_id(users[0]) else None
+                named = tokens.user_in_header(users[0])
+                user = named if len(users) == 1 and tokens.is_user_id(named) else None
                 if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
                     request.state.actor = door
         if user is None:
@@ -368,8 +369,10 @@ class _Seam:
                 status = message["status"]
                 if status >= 400:
                     await self._backend.record_refusal(request)
+                said = [recording.KEYED]
                 if getattr(request.state, "recorded", False):
-                    message["headers"] = [*message["headers"], (recording.RECORDED.lower().encode(), b"1")]
+                    said.append(recording.RECORDED)
+                message["headers"] = [*message["headers"], *((name.lower().encode(), b"1") for name in said)]
             await send(message)
 
         try:

@@ -1,12 +1,14 @@
 """Speaks to the tasks backend, in another process or in this one, with the same code.
 
-A read, or a write that carries an idempotency key, is tried again when nobody knows whether it arrived. Every other
-write is made once: after a timeout it may or may not have happened, and the error says so.
+A read is tried again when nobody knows whether it arrived, and so is a create where the backend has shown that it
+makes one task of one idempotency key. Every other write is made once: after a timeout it may or may not have happened,
+and the error says so.
 """
 
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from time import perf_counter
 from typing import Any
 
@@ -27,12 +29,14 @@ from deskhand.errors import (
     Unavailable,
     printable,
 )
-from deskhand.tasks import recording
+from deskhand.tasks import listing, recording
 from deskhand.tasks.models import problems
 
 log = logging.getLogger("deskhand.tasks.client")
 
 AGAIN = frozenset({502, 503, 504})
+_LOOK = "List the tasks to see what came of it before you try again"
+_CHECK = "Check that the tasks backend runs and that FASTAPI_BASE_URL is right, then try again"
 
 
 class TasksClient:
@@ -52,10 +56,22 @@ class TasksClient:
         self._timeout = timeout
         self._retries = retries
         self._pause = pause
+        self._is_keyed = False
+        """Whether this backend has shown that it honours idempotency keys."""
 
     async def call(self, user: str, method: str, path: str, **sent: Any) -> Any:
         """The backend's answer, or the desk's error for its refusal. The arguments are those of `send`."""
         return content_of(await self.send(user, method, path, **sent))
+
+    async def page(self, user: str, asked: Mapping[str, Any], **sent: Any) -> Any:
+        """One page of tasks as our own backend gives it, also from a backend that answers with a list of them all."""
+        content = await self.call(user, "GET", "/tasks", query=asked, **sent)
+        if isinstance(content, list) and str(len(content)) == str(asked.get("limit")):
+            # Perhaps it cut the list there, in a way of its own.
+            content = await self.call(user, "GET", "/tasks", **sent)
+        if isinstance(content, list):
+            return listing.page_of(content, asked)
+        return content
 
     async def send(
         self,
@@ -68,11 +84,13 @@ class TasksClient:
         key: str | None = None,
         match: str | None = None,
         actor: str = "tasks_mcp",
+        session: str | None = None,
     ) -> httpx2.Response:
         """The backend's answer, whatever it says. `match` is the ETag that must still hold."""
         headers = {
             "Authorization": f"Bearer {self._token}",
             "X-User-ID": user,
+            "Content-Type": "application/json",
             "X-Request-ID": uuid.uuid4().hex,
             recording.ACTOR: actor,
         }
@@ -84,23 +102,34 @@ class TasksClient:
         if isinstance(body, bytes):
             headers["Content-Type"] = "text/calendar"
             sent = {"content": body}
-        request = self._http.build_request(method, path, params=query, headers=headers, timeout=None, **sent)
-        may_repeat = method == "GET" or key is not None
-        for attempt in range(self._retries * may_repeat):
+        encoded = httpx2.Headers(headers, encoding="utf-8")  # a user's name may have any letters
+        request = self._http.build_request(method, path, params=query, headers=encoded, timeout=None, **sent)
+        who = {"user_id": user, "session_id": session}
+        for attempt in range(self._retries):
             try:
-                answer = await self._attempt(request, user)
-            except Unavailable:
-                pass
-            else:
-                if answer.status_code not in AGAIN:
+                answer = await self._attempt(request, who)
+                if answer.status_code not in AGAIN or not await self._may_repeat(request, who):
                     return answer
+            except Unavailable:
+                if not await self._may_repeat(request, who):
+                    raise
             await self._pause(2**attempt)
-        return await self._attempt(request, user)
+        return await self._attempt(request, who)
 
     async def close(self) -> None:
         await self._http.aclose()
 
-    async def _attempt(self, request: httpx2.Request, user: str) -> httpx2.Response:
+    async def _may_repeat(self, request: httpx2.Request, who: Mapping[str, str | None]) -> bool:
+        if request.method == "GET" or "idempotency-key" not in request.headers:
+            return request.method == "GET"
+        if not self._is_keyed:
+            named = {"X-Request-ID": request.headers["x-request-id"]}
+            question = self._http.build_request("GET", "/health", headers=named, timeout=None)
+            with suppress(Unavailable):
+                await self._attempt(question, who)
+        return self._is_keyed
+
+    async def _attempt(self, request: httpx2.Request, who: Mapping[str, str | None]) -> httpx2.Response:
         started = perf_counter()
         status: int | None = None
         problem: str | None = None
@@ -108,29 +137,44 @@ class TasksClient:
             with anyio.fail_after(self._timeout):
                 answer = await self._http.send(request)
             status = answer.status_code
+            self._is_keyed = self._is_keyed or recording.KEYED in answer.headers
             if status >= 400:
                 problem = f"HTTP {status}"
         except (TimeoutError, httpx2.TimeoutException) as error:
             problem = "timeout"
-            raise _timeout_error(request, self._timeout) from error
+            doubt = _doubt(request)
+            raise TimedOut(
+                f"Request timed out: the backend did not answer within {self._timeout:g} s{doubt}",
+                hint=_LOOK if doubt else "Try again in a moment",
+            ) from error
+        except httpx2.ConnectError as error:
+            problem = type(error).__name__
+            raise Unavailable("Unable to connect to backend service", hint=_CHECK, reason=problem) from error
         except httpx2.TransportError as error:
             problem = type(error).__name__
+            doubt = _doubt(request)
             raise Unavailable(
-                "Unable to connect to backend service",
-                hint="Check that the tasks backend runs and that FASTAPI_BASE_URL is right, then try again",
+                f"Unable to connect to backend service: it broke off{doubt}",
+                hint=_LOOK if doubt else _CHECK,
                 reason=problem,
             ) from error
         else:
             return answer
         finally:
-            _log(request, user, status, (perf_counter() - started) * 1000, problem)
+            _log(request, who, status, (perf_counter() - started) * 1000, problem)
 
 
-def _log(request: httpx2.Request, user: str, status: int | None, milliseconds: float, problem: str | None) -> None:
-    """The contract's BackendRequestLogEvent; the formatter adds the timestamp."""
+def _log(
+    request: httpx2.Request,
+    who: Mapping[str, str | None],
+    status: int | None,
+    milliseconds: float,
+    problem: str | None,
+) -> None:
+    """The contract's BackendRequestLogEvent, and the session where its client names one."""
     fields = {
         "request_id": request.headers["x-request-id"],
-        "user_id": user,
+        **{name: value for name, value in who.items() if value is not None},
         "method": request.method,
         "endpoint": request.url.path,
         "status_code": status,
@@ -140,13 +184,13 @@ def _log(request: httpx2.Request, user: str, status: int | None, milliseconds: f
     log.info("backend_request", extra=fields)
 
 
-def _timeout_error(request: httpx2.Request, seconds: float) -> TimedOut:
-    if request.method == "GET" or "idempotency-key" in request.headers:
-        return TimedOut(f"The backend did not answer within {seconds:g} s", hint="Try again in a moment")
-    return TimedOut(
-        f"The backend did not answer within {seconds:g} s; the change may or may not have been made",
-        hint="List the tasks to see whether it was made before you try again",
-    )
+def _doubt(request: httpx2.Request) -> str:
+    """What to say of a request whose answer is missing; nothing where it can have changed nothing."""
+    if request.method == "GET":
+        return ""
+    if "idempotency-key" in request.headers:
+        return "; the task may or may not exist"
+    return "; the change may or may not have been made"
 
 
 def content_of(answer: httpx2.Response) -> Any:
@@ -158,7 +202,7 @@ def content_of(answer: httpx2.Response) -> Any:
     try:
         return answer.json() if answer.content else None
     except ValueError as error:
-        raise _backend_failure(answer, "The backend's answer is not JSON") from error
+        raise _backend_failure(answer, "its answer is not JSON") from error
 
 
 def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case for each line of the contract's table
@@ -177,7 +221,9 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
                 hint="Ask for one of the user's own tasks",
             )
         case 404:
-            return NotFound(message, hint="Use list_tasks to see the tasks there are")
+            return NotFound(
+                f"Requested resource not found: {message}", hint="Use list_tasks to see the tasks there are"
+            )
         case 412:
             return Changed(message, hint="Read the task again, then decide")
         case 409 | 422:
@@ -185,14 +231,15 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
         case 429:
             return RateLimited(message, hint="Try again later")
         case _:
-            return _backend_failure(answer, "The backend failed")
+            return _backend_failure(answer, "it failed")
 
 
 def _backend_failure(answer: httpx2.Response, message: str) -> BackendFailed:
     reference = _problem_of(answer).get("reference")
+    doubt = _doubt(answer.request)
     return BackendFailed(
-        f"{message} (HTTP {answer.status_code})",
-        hint="Try again in a moment; if it stays, look into the backend's log",
+        f"Backend service error: {message} (HTTP {answer.status_code}){doubt}",
+        hint=_LOOK if doubt else "Try again in a moment; if it stays, look into the backend's log",
         status=answer.status_code,
         reference=printable(reference) if reference else None,
     )

@@ -5,7 +5,17 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import MISSING, AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictStr
+from pydantic import (
+    MISSING,
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StrictStr,
+    model_validator,
+)
 from pydantic_core import PydanticCustomError
 
 from deskhand.errors import FieldProblem, printable
@@ -69,11 +79,11 @@ _NAME = r"^[^\s\x00-\x1f](?:[^\x00-\x1f]*[^\s\x00-\x1f])?$"
 # The patterns say to a reader of the schema what the validators check.
 _SPOKEN = {"pattern": r"^[^\x00]*$"}
 _NOT_BLANK = {"pattern": r"^[^\x00]*[^\s\x00][^\x00]*$"}
-_MOMENT = Field(json_schema_extra={"format": "date-time"}, examples=["2025-12-20T10:00:00Z"])
+_MOMENT = Field(json_schema_extra={"format": "date-time"})
 
 Title = Annotated[
     StrictStr,
-    Field(min_length=1, max_length=TITLE_LENGTH, examples=["Buy milk"], json_schema_extra=_NOT_BLANK),
+    Field(min_length=1, max_length=TITLE_LENGTH, json_schema_extra=_NOT_BLANK),
     BeforeValidator(_refuse_empty),
     BeforeValidator(_strip),
     BeforeValidator(_refuse_nul),
@@ -122,28 +132,28 @@ class _Asked(BaseModel):
 
 
 class TaskResponse(BaseModel):
-    """A task as the contract gives it to an assistant."""
+    """Task data returned to AI assistant."""
 
-    id: int
-    title: str
-    description: str | None
-    completed: bool
-    priority: PriorityLevel
-    due_date: Moment | None
-    created_at: Moment
-    updated_at: Moment
-    user_id: str
+    id: int = Field(description="Unique task identifier")
+    title: str = Field(description="Task title", max_length=TITLE_LENGTH)
+    description: str | None = Field(None, description="Detailed task description")
+    completed: bool = Field(description="Whether task is completed")
+    priority: PriorityLevel = Field(description="Task priority level")
+    due_date: Moment | None = Field(None, description="Task due date (ISO 8601 format)")
+    created_at: Moment = Field(description="Timestamp when task was created")
+    updated_at: Moment = Field(description="Timestamp when task was last updated")
+    user_id: str = Field(description="User who owns this task")
 
 
 class Task(TaskResponse):
-    """A task as the backend gives it; `version` is its ETag."""
+    """A task with all that our own backend knows of it; another one may leave the rest out."""
 
-    project: str | None
-    labels: list[str]
-    parent_id: int | None
-    recurrence: str | None
-    next_id: Annotated[int | None, Field(description="the task that followed when this repeated one was completed")]
-    version: int
+    project: str | None = None
+    labels: list[str] = []
+    parent_id: int | None = None
+    recurrence: str | None = None
+    next_id: int | None = Field(None, description="the task that followed when this repeated one was completed")
+    version: int = Field(0, description="its ETag; 0 where the backend keeps none")
 
 
 class TaskPage(BaseModel):
@@ -153,7 +163,7 @@ class TaskPage(BaseModel):
 
 
 class NewTask(_Asked):
-    """The contract's TaskCreate, and what goes beyond it."""
+    """A task to be made."""
 
     title: Title
     description: Description | None = None
@@ -166,18 +176,25 @@ class NewTask(_Asked):
 
 
 class TaskChanges(_Asked):
-    """The contract's TaskUpdate: what is absent stays, an explicit null clears."""
+    """Changes of a task: what is absent stays, null clears what a task need not have."""
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    title: Title | MISSING = MISSING
+    title: Title | MISSING | None = MISSING
     description: Description | MISSING | None = MISSING
-    priority: PriorityLevel | MISSING = MISSING
+    priority: PriorityLevel | MISSING | None = MISSING
     due_date: Due | MISSING | None = MISSING
     project: Name | MISSING | None = MISSING
     labels: Labels | MISSING = MISSING
     parent_id: TaskId | MISSING | None = MISSING
     recurrence: RecurrenceRule | MISSING | None = MISSING
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_what_every_task_has(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if value is not None or name not in ("title", "priority")}
 
 
 class Completion(_Asked):
@@ -269,7 +286,9 @@ def problems(errors: Iterable[Any]) -> list[FieldProblem]:
 def _problem(details: Any) -> FieldProblem:
     places = [part for part in details["loc"] if part not in ("body", "query", "path", "header")]
     name = printable(places[0]) if places and isinstance(places[0], str) else "body"
-    received = None if details["type"] == "missing" else printable(details["input"])
+    received = None
+    if details["type"] != "missing" and details["input"] is not None:
+        received = printable(details["input"])
     match details["type"]:
         case "extra_forbidden":
             return FieldProblem(name, "There is no such field", received, "Leave this field out")

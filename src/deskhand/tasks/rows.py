@@ -101,14 +101,14 @@ def _columns(row: TaskRow) -> list[Any]:
     """What the database keeps, in the order of the statements, with the text that searches look into."""
     labels = "".join(f"\n{label}" for label in row.labels)
     kept = row._asdict() | {"priority": _rank(row.priority), "labels": labels and f"{labels}\n"}
-    return [*(kept[name] for name in _MUTABLE), _fold(f"{row.title}\n{row.description or ''}")]
+    return [*(kept[name] for name in _MUTABLE), fold(f"{row.title}\n{row.description or ''}")]
 
 
 def _rank(priority: str) -> int:
     return _PRIORITY_NAMES.index(priority)
 
 
-def _fold(text: str) -> str:
+def fold(text: str) -> str:
     return unicodedata.normalize("NFKC", text).casefold()
 
 
@@ -206,7 +206,7 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
         direction, beyond = ("DESC", "<")
     if wanted.cursor is not None:
         conditions += f" AND ({key}, id) {beyond} (?, ?)"
-        values += _position(wanted)
+        values += read_cursor(wanted)
     # The total rides along, so that page and total are of one state. A first page without tasks needs none.
     rows = tx.all(
         f"SELECT {_WIRE}, {key}, ({counting}) FROM task WHERE {_HERE}{conditions} "
@@ -218,7 +218,7 @@ def page(tx: Transaction, user: str, wanted: TaskFilter) -> dict[str, Any]:
     if len(rows) > wanted.limit:
         rows.pop()
         task_id, *_, last_key, _ = rows[-1]
-        next_cursor = _cursor(wanted.sort, last_key, task_id)
+        next_cursor = write_cursor(wanted.sort, last_key, task_id)
     if rows:
         *_, total = rows[0]
     elif wanted.cursor:
@@ -246,7 +246,7 @@ def _conditions(wanted: TaskFilter) -> tuple[str, list[Any]]:
         ("project = ?", wanted.project),
         ("parent_id = ?", wanted.parent_id),
         ("replace(labels, ?, '') <> labels", wanted.label and f"\n{wanted.label}\n"),
-        ("search LIKE ? ESCAPE '!'", wanted.q and _like(_fold(wanted.q))),
+        ("search LIKE ? ESCAPE '!'", wanted.q and _like(fold(wanted.q))),
     ]
     asked = [(condition, value) for condition, value in given if value is not None]
     return "".join(f" AND {condition}" for condition, _ in asked), [value for _, value in asked]
@@ -272,11 +272,11 @@ def _like(text: str) -> str:
     return f"%{text}%"
 
 
-def _cursor(sort: str, key: Any, task_id: int) -> str:
+def write_cursor(sort: str, key: Any, task_id: int) -> str:
     return base64.urlsafe_b64encode(json.dumps([sort, key, task_id]).encode()).decode()
 
 
-def _position(wanted: TaskFilter) -> tuple[Any, int]:
+def read_cursor(wanted: TaskFilter) -> tuple[Any, int]:
     """The sort key and the id behind which the next page begins."""
     try:
         found = json.loads(base64.b64decode(wanted.cursor or "", altchars=b"-_", validate=True))

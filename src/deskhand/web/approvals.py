@@ -100,6 +100,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
         "cards": cards,
         "following": following and f"{'/snoozed' if snoozed else '/'}?{urlencode({'after': following})}",
         "counts": counts,
+        "idle": await desk.door.find_idle(),
         "snoozed": snoozed,
         "moment": _moment(desk),
         "stale": False,

@@ -72,7 +72,7 @@ async def _show_list(
         query["cursor"] = cursor
     found = TaskPage(tasks=[], total=0, next_cursor=None)
     try:
-        found = _read_answer(TaskPage, await desk.tasks.call(_user(desk), "GET", "/tasks", query=query))
+        found = _read_answer(TaskPage, await desk.tasks.page(_user(desk), query))
     except InvalidInput as failure:
         problem = problem or failure
     return render(

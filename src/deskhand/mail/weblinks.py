@@ -1,0 +1,187 @@
+"""Where an address of the web leads, read as browsers read it (the WHATWG rules), and the addresses in a text.
+
+Programs disagree about where an address in a text ends and which part of it is the host. Whatever reading leads
+somewhere is named.
+"""
+
+import ipaddress
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote_to_bytes
+
+import idna
+
+LONGEST = 2000
+"""Characters of an address that are read."""
+_STRIPPED = "".join(map(chr, range(0x21)))
+_DROPPED = str.maketrans("", "", "\t\n\r")
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*+):")
+_WEB = frozenset({"http", "https", "ftp", "ws", "wss"})
+_HOST_END = re.compile(r"[/\\?#]")
+_OLD_HOST_END = re.compile(r"[/?#]")
+_SLASHES = "/\\"
+_PORT = re.compile(r"(?::(\d*))?\Z", re.ASCII)
+# The standard forbids a few more, which Chromium takes or escapes.
+_FORBIDDEN = re.compile(r"[\x00-\x1f#%/:<>?@\[\\\]^|\x7f]")
+_ESCAPED = str.maketrans({" ": "%20", "*": "%2A"})
+_NUMBER = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
+_START = re.compile(r"(?:https?|ftp|wss?):(?=[^\s])|(?<![\w.@/-])www\.(?=\w)", re.IGNORECASE)
+_TEXT_END = re.compile(r"[ \t\r\n\f<>\"]")
+_EARLIER_END = re.compile(r"[\s'`{}|^()\[\],;*!]")
+_MOST_ENDS = 20
+_CLOSING = ".,;:!?*'`)]}"
+
+
+class Target(NamedTuple):
+    """Where an address leads."""
+
+    scheme: str
+    host: str
+    """As it is looked up: ASCII, lower case; empty where the scheme has none."""
+    user: str
+    """What stands before the host and looks like one."""
+
+
+class Link(NamedTuple):
+    """An address in a text, with every reading that leads to another host, the browsers' first; none leads nowhere."""
+
+    address: str
+    targets: tuple[Target, ...]
+
+
+def resolve(address: str, base: Target | None = None) -> Target | None:
+    """Where a browser goes; None where it goes nowhere."""
+    return _resolve(address[:LONGEST], base)
+
+
+def links_in(text: str) -> Iterator[Link]:
+    """The addresses in a text, in their order."""
+    for start in _START.finditer(text):
+        rest = text[start.start() : start.start() + LONGEST]
+        end = _TEXT_END.search(rest)
+        address = rest[: end.start()] if end else rest
+        found = _read(address)
+        if found or address[5:6] in ("/", "\\", ":"):
+            yield Link(address, found)
+
+
+@lru_cache(maxsize=10_000)
+def _read(address: str) -> tuple[Target, ...]:
+    whole = address if ":" in address[:6] else f"http://{address}"
+    scheme = whole.partition(":")[0].lower()
+    after = whole[len(scheme) + 1 :]
+    rest = after.lstrip(_SLASHES)
+    found: dict[str, Target] = {}
+    for authority in _authorities(rest):
+        target = _target(scheme, authority)
+        if target and (after != rest or "." in target.host):
+            found.setdefault(target.host, target)
+    if _HOST_END.search(rest):
+        return tuple(found.values())
+    # In `(see https://example.com).` the last signs are none of the host's.
+    return tuple(target for host, target in found.items() if host.rstrip(_CLOSING) not in found.keys() - {host})
+
+
+def _authorities(rest: str) -> Iterator[str]:
+    """What may be meant by user and host: to the first slash, and to each sign at which some program ends a link."""
+    whole = _HOST_END.split(rest, maxsplit=1)[0]
+    yield whole
+    yield _OLD_HOST_END.split(rest, maxsplit=1)[0]
+    for number, end in enumerate(_EARLIER_END.finditer(whole)):
+        if number == _MOST_ENDS:
+            return
+        yield whole[: end.start()].rstrip(_CLOSING)
+    yield whole.rstrip(_CLOSING)
+
+
+@lru_cache(maxsize=10_000)
+def _resolve(address: str, base: Target | None) -> Target | None:
+    address = address.strip(_STRIPPED).translate(_DROPPED)
+    named = _SCHEME.match(address)
+    if named is None:
+        if base is None or address[:2].replace("\\", "/") != "//":
+            return base
+        scheme = base.scheme
+        rest = address
+    else:
+        scheme = named[1].lower()
+        rest = address[named.end() :]
+    if scheme not in _WEB:
+        return Target(scheme, "", "")
+    if base is not None and scheme == base.scheme and named and rest[:2].replace("\\", "/") != "//":
+        return base
+    return _target(scheme, _HOST_END.split(rest.lstrip(_SLASHES), maxsplit=1)[0])
+
+
+def _target(scheme: str, authority: str) -> Target | None:
+    user, _, place = authority.rpartition("@")
+    end = place.rfind("]") + 1
+    port = _PORT.match(place, place.find(":", end) if ":" in place[end:] else len(place))
+    if port is None or int(port[1] or 0) > 65535:
+        return None
+    host = _host(place[: port.start()])
+    return Target(scheme, host, user) if host else None
+
+
+def _host(source: str) -> str | None:
+    if source.startswith("["):
+        return _ipv6(source)
+    name = unquote_to_bytes(source.encode("utf-8", "replace")).decode("utf-8", "replace")
+    host = _ascii(name)
+    if not host or _FORBIDDEN.search(host):
+        return None
+    host = host.translate(_ESCAPED)
+    labels = host.removesuffix(".").split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _ipv4(labels)
+    return host
+
+
+def _ascii(name: str) -> str | None:
+    """The name as it is looked up, by Unicode's rules for browsers, which take more than a registry would."""
+    if name.isascii():
+        return name.lower()
+    try:
+        mapped = unicodedata.normalize("NFC", idna.uts46_remap(name, std3_rules=False))
+        return ".".join(map(_label, mapped.split(".")))
+    except (idna.IDNAError, UnicodeError):
+        return None
+
+
+def _label(label: str) -> str:
+    if label.isascii():
+        return label
+    idna.check_bidi(label)
+    for place, char in enumerate(label):
+        if char in "\u200c\u200d" and not idna.valid_contextj(label, place):
+            raise idna.InvalidCodepointContext(f"a joiner that joins nothing in {label!r}")
+    return f"xn--{label.encode('punycode').decode()}"
+
+
+def _ipv6(source: str) -> str | None:
+    try:
+        return f"[{ipaddress.IPv6Address(source[1:-1])}]" if source.endswith("]") else None
+    except ValueError:
+        return None
+
+
+def _ipv4(labels: list[str]) -> str | None:
+    """Numbers of any base and fewer than four are an address too."""
+    if len(labels) > 4 or not all(map(_NUMBER.fullmatch, labels)):
+        return None
+    *first, last = map(_number, labels)
+    if any(number > 255 for number in first) or last >= 256 ** (4 - len(first)):
+        return None
+    return str(ipaddress.IPv4Address(last + sum(number << 8 * (3 - place) for place, number in enumerate(first))))
+
+
+def _number(digits: str) -> int:
+    if digits[:2].lower() == "0x":
+        return int(digits[2:] or "0", 16)
+    try:
+        return int(digits, 8 if digits.startswith("0") and len(digits) > 1 else 10)
+    except ValueError:
+        return 1 << 40
