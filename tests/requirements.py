@@ -191,6 +191,7 @@ REQUIREMENTS = {
     "page:accessible": "axe-core finds nothing wide or narrow, light or dark; no page says anything or asks elsewhere.",
     "page:hostile": "Hostile mail and text render harmless on the page, and what cannot be seen is named.",
     "init:commented": "init writes a config.toml that holds every option with its sentence and default.",
+    "init:private": "What the desk makes in the vault only the person can read; doctor warns where others can.",
     "init:kept": "init keeps the comments and values of an earlier file, and a copy of it.",
     "init:asks-nothing-twice": "init asks only what was not given, guesses nobody, and a bad answer writes nothing.",
     "init:vaults": "init finds the vaults that Obsidian itself knows.",
