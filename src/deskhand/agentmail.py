@@ -39,6 +39,7 @@ Commands:
   import, export                           copy mail from the files into the database, and back
 
 Exit codes: 0 done, 1 refused or failed, 2 not in tmux (receive --hook: there was mail; mailman: one runs already)
+Hooks of Claude Code: SessionStart, UserPromptSubmit, PostToolUse, Stop; at any other event no mail is read
 """
 ONBOARD = """\
 ## AgentMail
@@ -136,10 +137,16 @@ def _receive(options: "Options", words: list[str]) -> int:
     if hook and _nothing_waits():
         return 0
 
+    event = ""
+    if hook:
+        event = _read_event()
+        if event not in _SHOWN:
+            return 0
+
     def receive(post: "Post") -> int:
         message = post.wait(_number(options["wait"])) if "wait" in options else post.receive()
         if hook:
-            return _show_to_hook(message)
+            return _show_to_hook(message, event)
         _say("No unread messages\n" if message is None else _letter(message))
         return 0
 
@@ -150,7 +157,7 @@ def _recipients(options: "Options", words: list[str]) -> int:
     del options, words
 
     def listing(post: "Post") -> int:
-        _say("".join(f"{name}{' [you]' * is_me}\n" for name, is_me in post.recipients()))
+        _say("".join(f"{tmux.readable(name)}{' [you]' * is_me}\n" for name, is_me in post.recipients()))
         return 0
 
     return _with_post(listing, nobody="not running inside a tmux session")
@@ -324,10 +331,17 @@ def _nothing_waits() -> bool:
             return True
         name = seat.me()
         if isinstance(seat, roster.Named):
-            paths.register(root, name)
+            _register(root, name)
         return paths.surely_empty(root, name)
     except (OSError, ValueError, tmux.TmuxFailed):
         return True  # a hook never disturbs
+
+
+def _register(root: str, name: str) -> None:
+    try:
+        paths.register(root, name)
+    except OSError:
+        return  # the disk is full, say; the mail that is there is given all the same
 
 
 def _with_post(
@@ -352,7 +366,10 @@ def _with_post(
         finally:
             post.close()
         if not silent and (same := seat.namesakes()):
-            sys.stderr.write(f"Warning: {len(same)} windows have this name ({', '.join(same)}); you are {seat.me()}\n")
+            names = ", ".join(map(tmux.readable, same))
+            sys.stderr.write(
+                f"Warning: {len(same)} windows have this name ({names}); you are {tmux.readable(seat.me())}\n"
+            )
         return code
 
     return _run_guarded(with_post, silent=silent)
@@ -430,13 +447,55 @@ def _read_pipe(given: str) -> str:
 
 
 def _letter(message: "AgentMessage") -> str:
-    return f"From: {message.sender}\nID: {message.id}\n\n{message.text}"
+    """The message as it is shown: what another agent wrote neither steers a terminal nor passes for another line."""
+    from deskhand.unseen import spell_out
+
+    text = spell_out(message.text.replace("\r\n", "\n"))
+    return f"From: {tmux.readable(message.sender)}\nID: {tmux.readable(message.id)}\n\n{text}"
 
 
-def _show_to_hook(message: "AgentMessage | None") -> int:
+_CONTEXT = ("SessionStart", "UserPromptSubmit")
+"""Events at which an exit code of 2 reaches the person alone, or costs the prompt; what is added to the context is
+read by the model."""
+_SHOWN = ("", "PostToolUse", "Stop", *_CONTEXT)
+"""Events of which the model sees the answer; "" where nobody says which it is, as with the program AgentMail."""
+
+
+def _read_event() -> str:
+    """Which event the hook was called for, by the JSON on stdin; "" where there is none."""
+    import json
+    import select
+    import stat
+
+    try:
+        kind = os.fstat(0).st_mode
+        if stat.S_ISCHR(kind) or not select.select([0], [], [], _SECONDS_FOR_EVENT)[0]:
+            return ""
+        with open(0, "rb", closefd=False) as piped:
+            told = json.loads(piped.read())
+    except (OSError, ValueError):
+        return ""
+    if not isinstance(told, dict) or not isinstance(told.get("hook_event_name"), str):
+        return ""
+    if told.get("agent_id"):
+        return "in a subagent"  # which reads nobody's mail
+    return str(told["hook_event_name"])
+
+
+_SECONDS_FOR_EVENT = 1
+"""Whoever calls a hook writes at once; a pipe that somebody forgot keeps nobody waiting."""
+
+
+def _show_to_hook(message: "AgentMessage | None", event: str) -> int:
     if message is None:
         return 0
-    sys.stderr.buffer.write(f"You got new mail\n{_letter(message)}".encode())
+    text = f"You got new mail\n{_letter(message)}"
+    if event in _CONTEXT:
+        import json
+
+        _say(json.dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}))
+        return 0
+    sys.stderr.buffer.write(text.encode())
     return 2
 
 

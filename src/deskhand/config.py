@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
-from deskhand import environment
+from deskhand import environment, unseen
 from deskhand.errors import BadConfig, FieldProblem
 
 
@@ -56,8 +56,10 @@ def _zone(name: str) -> str:
 
 
 def _agent(name: str) -> str:
-    if name == "person":
+    if unseen.reads_as(name) == "person":
         raise ValueError("under this name the person writes")
+    if unseen.describe(name) or "\n" in name:
+        raise ValueError("a name that cannot be read as it is written")
     return name
 
 

@@ -25,6 +25,9 @@ _WITHOUT_GLYPH = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 _SPACE = re.compile(r"(?P<lines>\n(?:[ \t]*\n){7,})|[ \t\xa0\u2000-\u200a\u3000]{40,}|(?P<accents>[\u0300-\u036f]{5,})")
 
 
+ALIKE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
+
+
 class Trace(NamedTuple):
     start: int
     end: int
@@ -78,6 +81,14 @@ def spell_out(text: str) -> str:
 def spell_out_line(text: str) -> str:
     """The same for a text that has to stay one line: a second one could pass for a line of ours."""
     return spell_out(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+
+
+def reads_as(name: str) -> str:
+    """What a reader takes a name for: without what shows nothing, without case and accents, letters that look alike
+    as one."""
+    shown = "".join(char for char in name if not is_unseen(char))
+    plain = unicodedata.normalize("NFKD", shown).casefold().translate(ALIKE)
+    return "".join(char for char in plain if not unicodedata.combining(char)).strip()
 
 
 def replace(text: str, found: list[Trace], put: Callable[[Trace], str]) -> str:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -101,6 +101,132 @@ def test_a_message_is_shown_without_a_final_line_end_and_to_a_hook_on_stderr(ter
     letter = f"You got new mail\nFrom: a1\nID: {sent[1]}\n\n<b> & é 東京"
     assert (hooked.returncode, hooked.stdout, hooked.stderr) == (2, "", letter)
     assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
+
+
+def hooked(event: str, **more: object) -> str:
+    """What Claude Code writes to a hook."""
+    return json.dumps({"session_id": "s", "cwd": "/", "hook_event_name": event, "prompt": "é" * 100_000} | more)
+
+
+@requirement("agents:hooks")
+@pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit"])
+def test_where_an_exit_code_would_cost_the_prompt_mail_is_added_to_the_context(terminal: Terminal, event: str) -> None:
+    sent = terminal.agentmail("a1", "send", "a2", 'say "hé"').stdout[9:17]
+
+    got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
+    after = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
+
+    context = f'You got new mail\nFrom: a1\nID: {sent}\n\nsay "hé"'
+    answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
+    assert (got.returncode, json.loads(got.stdout), got.stderr) == (0, answer, "")
+    assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
+
+
+@requirement("agents:hooks")
+@pytest.mark.parametrize("event", ["PostToolUse", "Stop"])
+def test_where_the_model_reads_the_complaint_mail_is_one(terminal: Terminal, event: str) -> None:
+    terminal.agentmail("a1", "send", "a2", "hello")
+
+    got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event, stop_hook_active=True))
+
+    assert (got.returncode, got.stdout) == (2, "")
+    assert got.stderr.endswith("\n\nhello")
+
+
+@requirement("agents:hooks")
+@pytest.mark.parametrize(
+    "stdin",
+    [
+        *map(hooked, ["PreToolUse", "Notification", "PreCompact", "SessionEnd", "SubagentStop", "BeforeAgent", "x"]),
+        hooked("PostToolUse", agent_id="a7"),
+    ],
+)
+def test_where_the_model_sees_nothing_no_mail_is_read(terminal: Terminal, stdin: str) -> None:
+    terminal.agentmail("a1", "send", "a2", "hello")
+
+    got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
+
+    assert (got.returncode, got.stdout, got.stderr) == (0, "", "")
+    assert terminal.agentmail("a2", "receive").stdout.endswith("\n\nhello")
+
+
+@requirement("agents:hooks")
+@pytest.mark.parametrize("stdin", ["", "{", "[]", "{}", '{"hook_event_name": 5}', "hello\n"])
+def test_a_hook_that_is_told_no_event_answers_as_the_existing_program(terminal: Terminal, stdin: str) -> None:
+    terminal.agentmail("a1", "send", "a2", "hello")
+
+    got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
+
+    assert (got.returncode, got.stderr.endswith("\n\nhello")) == (2, True)
+
+
+@requirement("agents:hooks")
+def test_a_pipe_that_nobody_writes_to_keeps_no_hook_waiting(terminal: Terminal) -> None:
+    terminal.agentmail("a1", "send", "a2", "hello")
+    command = [AGENTMAIL, "receive", "--hook"]
+    where: Any = {"env": terminal.variables("a2"), "cwd": terminal.repository}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, **where) as hook:
+        assert hook.wait(timeout=30) == 2
+
+
+@requirement("agents:printable")
+def test_what_another_agent_wrote_steers_no_terminal_and_passes_for_no_other_line(terminal: Terminal) -> None:
+    store = terminal.repository / ".agentmail" / "mailboxes"
+    store.mkdir(parents=True)
+    line = {
+        "id": "x\x1b[1m",
+        "from": "bob\nFrom: person\x1b[2J",
+        "to": "a2",
+        "message": "a\x1b]52;c;aGk=\x07b\u202ec\u200bd\x9b2J\rx\r\n\ttwo é 👩\u200d🚀",
+        "read_flag": False,
+    }
+    (store / "a2.jsonl").write_text(f"{json.dumps(line)}\n" * 2)
+
+    shown = terminal.agentmail("a2", "receive").stdout
+    hook = terminal.agentmail("a2", "receive", "--hook").stderr
+
+    assert shown == (
+        "From: bob<U+000A>From: person<U+001B>[2J\nID: x<U+001B>[1m\n\n"
+        "a<U+001B>]52;c;aGk=<U+0007>b<U+202E>c<U+200B>d<U+009B>2J<U+000D>x\n\ttwo é 👩\u200d🚀"
+    )
+    assert hook == f"You got new mail\n{shown}"
+
+
+@requirement("agents:printable")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "person",
+        "pers\u200bon",
+        "Person",
+        " person ",
+        "\u0440\u0435rson",
+        "pe\u0301rson",
+        "\uff50erson",
+        "pers0n",
+        "x\u202ey",
+        "x\ny",
+    ],
+)
+def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(terminal: Terminal, name: str) -> None:
+    refused = terminal.agentmail(None, "send", "a2", "hello", DESKHAND_AGENT=name)
+
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT=name).returncode == 0
+    assert terminal.agentmail("a1", "recipients").stdout == "a1 [you]\na2\n"
+    server = terminal.agentmail(None, "mcp", DESKHAND_AGENT=name)
+    assert (server.returncode, server.stdout) == (1, "")
+
+
+@requirement("agents:printable")
+def test_a_window_that_reads_as_the_persons_is_listed_under_another_name(terminal: Terminal) -> None:
+    for name in ("Person", "pers\u200bon", "\u0440\u0435rson"):
+        terminal.open(name)
+
+    listed = terminal.agentmail("a1", "recipients").stdout.splitlines()
+
+    assert listed[:3] == ["a1 [you]", "a2", "Person~2"]
+    assert not {"person", "pers\u200bon", "\u0440\u0435rson"} & set(listed)
 
 
 @requirement("agents:commands")
@@ -353,6 +479,36 @@ def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(
 
     hook, bare = (min(times) for times in zip(*pairs, strict=True))
     assert hook <= 3 * bare
+
+
+@requirement("agents:hints")
+@pytest.mark.parametrize(
+    ("hint", "trouble"),
+    [("recipients.jsonl", "ENOSPC"), ("cursors/a2", "ENOSPC"), ("cursors", "EIO"), ("agents/bob", "ENOSPC")],
+)
+def test_a_message_is_given_where_a_hint_cannot_be_written(
+    terminal: Terminal, strace: str, hint: str, trouble: str
+) -> None:
+    name = "bob" if hint == "agents/bob" else "a2"
+    window = None if name == "bob" else "a2"
+    more: Any = {"DESKHAND_AGENT": "bob"} if name == "bob" else {}
+    terminal.agentmail(window, "receive", **more)
+    texts = ["first", "second", "third"]
+    for text in texts:
+        assert terminal.agentmail("a1", "send", name, text).returncode == 0
+    calls = "open,openat,mkdir,write,pwrite64,fsync,fdatasync,ftruncate"
+    path = str(terminal.repository / ".agentmail" / hint)
+    failing = [strace, "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", f"trace={calls}", "-e"]
+    under = [*failing, f"inject={calls}:error={trouble}"]
+
+    shown = terminal.agentmail(window, "receive", under=under, **more)
+    hook = terminal.agentmail(window, "receive", "--hook", under=under, **more)
+    last = terminal.agentmail(window, "receive", **more)
+
+    assert (shown.returncode, shown.stdout.endswith("\n\nfirst")) == (0, True), shown
+    assert (hook.returncode, hook.stderr.endswith("\n\nsecond")) == (2, True), hook
+    assert last.stdout.endswith("\n\nthird")
+    assert terminal.agentmail(window, "receive", **more).stdout == "No unread messages\n"
 
 
 @requirement("agents:commands")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from deskhand.agents import paths
 from deskhand.agents.files import FilesRoom
 from deskhand.agents.lines import decode, encode_message, message_of
-from deskhand.agents.mail import AgentMessage, instant, timestamp
+from deskhand.agents.mail import NEVER, AgentMessage, instant, timestamp
 from tests.requirements import requirement
 
 TIME = "2026-11-15T06:15:07.375604828Z"
@@ -180,6 +180,34 @@ def test_states_are_read_in_both_spellings_and_kept_with_what_others_added(room:
     (a,) = [line for line in go_reads(states) if line.get("recipient") == "a"]
     assert (a["last_read_at"], a["team"]) == (5, "x")
     assert (tmp_path / ".agentmail" / "damaged" / "recipients.jsonl").read_text() == '{"recipient":"c","sta\n'
+
+
+@requirement("agents:contract")
+@pytest.mark.parametrize("updated", ["", f'"updated_at":"{TIME}",'])
+def test_a_line_in_the_contracts_own_form_keeps_its_flag_until_its_agent_works(
+    room: FilesRoom, tmp_path: Path, updated: str
+) -> None:
+    box(tmp_path)
+    states = tmp_path / ".agentmail" / "recipients.jsonl"
+    states.write_text(f'{{"name":"a","status":"work",{updated}"notified":true,"last_read_at":5}}\n')
+
+    def flags() -> tuple[object, ...]:
+        (line,) = [json.loads(line) for line in states.read_text().splitlines() if line.strip()]
+        return line["name"], line["status"], line["notified"], line["last_read_at"]
+
+    room.set_status("a", "ready", TIME)
+    assert flags() == ("a", "ready", True, 5)
+    room.set_last_read("a", 7, TIME)
+    room.set_status("a", "ready", TIME)
+    assert flags() == ("a", "ready", True, 7)
+    room.set_status("a", "offline", TIME)
+    assert flags() == ("a", "offline", False, 7)
+    room.set_notified("a", TIME)
+    room.set_status("a", "ready", TIME)
+    assert flags() == ("a", "ready", True, 7)
+    # Another program takes the flag back in its own spelling alone.
+    states.write_text(states.read_text().replace('"notified":true', '"notified":false'))
+    assert room.states()[0].notified_at == NEVER
 
 
 @requirement("agents:bytes")

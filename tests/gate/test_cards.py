@@ -18,6 +18,7 @@ from mcp import Client
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.cli import editing
+from deskhand.clock import iso
 from deskhand.config import load
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
 from deskhand.gate import LEASE, Gate, ledger, sends
@@ -144,8 +145,11 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
         assert (row.decided_by, row.decided, row.asked_by) == ("person", study.clock(), "email_mcp")
 
         told = await said(client, "send_email", **HELLO)
-        assert told == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
+        first, second = told.splitlines()
+        assert first == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
+        assert second == f"It was sent at {iso(study.clock())}, request {card.id}; this call sent nothing."
         assert study.files("Pending_Approval") == []
+        study.clock.pass_by(minutes=11)
         assert (await said(client, "send_email", **HELLO)).startswith("Rejected:")
         assert len(await sent(desk)) == 1
         assert await record(desk) == [

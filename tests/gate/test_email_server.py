@@ -96,9 +96,9 @@ async def replies(site: Site, client: Client) -> None:
 
     site.write(type="email_reply", to="john@example.com")
     limited = "Rejected: Rate limit exceeded (2 emails/hour). Next send available in 60 minutes."
-    assert await said(client, "reply_email", **reply) == limited
+    assert await said(client, "reply_email", **reply | {"body": "And you?"}) == limited
     site.write(name="another.md")
-    assert await said(client, "send_email", **HELLO) == limited
+    assert await said(client, "send_email", **HELLO | {"body": "Another."}) == limited
 
 
 @requirement("email:contract")

@@ -182,6 +182,7 @@ async def test_a_request_that_was_used_is_used_up(site: Site) -> None:
         text = file.read_bytes()
         await said(client, "send_email", **HELLO)
         file.write_bytes(text)
+        site.clock.pass_by(minutes=11)
         answer = await said(client, "send_email", **HELLO)
 
     assert answer.startswith(REJECTED)
@@ -195,6 +196,7 @@ async def test_an_old_yes_to_the_same_mail_is_none_to_the_new_request(site: Site
         (old,) = site.files("Approved")
         text = old.read_bytes()
         await said(client, "send_email", **HELLO)
+        site.clock.pass_by(minutes=11)
         await said(client, "send_email", **HELLO)
         (site.home.vault / "Approved" / site.pending().name).write_bytes(text)
 
@@ -256,6 +258,7 @@ async def test_a_hand_written_approval_releases_one_mail(site: Site, properties:
     site.write(**properties)
     async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
+        site.clock.pass_by(minutes=11)
         assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
 
     assert len(site.sent) == 1
@@ -589,3 +592,44 @@ async def test_a_vault_that_takes_no_line_hides_no_result_and_the_record_has_it(
     (line,) = [each for each in caplog.records if each.message == "not_in_the_vault"]
     assert (line.levelname, line.entry["target"]) == ("CRITICAL", "a***@example.org")
     assert site.home.command("log", "--verify").stdout == "whole: 1 entries\n"
+
+
+@requirement("gate:repeated-call")
+@pytest.mark.parametrize("by_hand", [False, True])
+async def test_the_same_call_after_a_lost_answer_hears_of_the_send_and_asks_for_nothing(
+    site: Site, by_hand: bool
+) -> None:
+    async with site.client("email") as client:
+        if by_hand:
+            site.write()
+        else:
+            await asked_and_approved(site, client)
+        sent = await said(client, "send_email", **HELLO)
+        site.clock.pass_by(minutes=9)
+        site.write("another.md")  # a yes to somebody's next mail is none to the one that has left
+        again = await said(client, "send_email", **HELLO)
+
+        assert again.startswith(sent)
+        assert re.search(r"It was sent at 2026-11-15T09:00:00.000Z, request \w+; this call sent nothing\.", again)
+        assert len(site.sent) == 1
+        assert site.files("Pending_Approval") == []
+
+    async with site.client("gmail") as client:  # another asker
+        refused = await client.call_tool("send_email", HELLO | {"body": HELLO["body"]})
+        assert not refused.is_error  # the yes that lies there covers it
+
+
+@requirement("gate:repeated-call")
+async def test_later_the_same_mail_is_asked_for_anew_and_its_card_names_the_first(site: Site) -> None:
+    async with site.client("email") as client:
+        await asked_and_approved(site, client)
+        await said(client, "send_email", **HELLO)
+        site.clock.pass_by(minutes=11)
+        assert (await said(client, "send_email", **HELLO)).startswith(REJECTED)
+
+    assert "Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z" in site.pending().read_text()
+    desk = site.desk()
+    ((card,), _) = await desk.waiting.cards()
+    desk.close()
+    assert card.risk.level == "high"
+    assert card.risk.reasons[0].startswith("Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z (request ")

@@ -98,8 +98,10 @@ async def sends(site: Site, client: Client) -> None:
     ]
     assert log.stat().st_mode & 0o777 == 0o600
 
+    again = await ok(client, "send_email", **HELLO)  # as if the answer had been lost
+    assert again == sent | {"sent_at": again["sent_at"]}
     site.write()
-    assert (await refused(client, "send_email", **HELLO))["error"] == "rate_limited"
+    assert (await refused(client, "send_email", **HELLO | {"body": "Another."}))["error"] == "rate_limited"
 
 
 async def fails(site: Site, client: Client) -> None:

@@ -28,9 +28,8 @@ from deskhand.agents.lines import (
     message_of,
     state_fields,
     state_of,
-    unknown_fields,
 )
-from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant
+from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant, note_failure
 from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
@@ -219,17 +218,17 @@ class FilesRoom(StateSetters):
         logging.getLogger("deskhand.agents").warning("a damaged line of %d bytes was moved to %s", len(line.raw), keep)
 
     def _leave_cursor(self, name: str, line: MailboxLine) -> None:
+        """Leave a hint: torn or lost, it costs one look through the file, and nobody a message."""
         path = paths.cursor(self._root, name)
         mark = b"%d %d %s\n" % (line.start, line.end, line.id or b"")
-        # Over the mark before it, whose end the reader skips: a truncated file is written out when it is closed.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-        try:
-            fd = os.open(path, flags, 0o600)
-        except FileNotFoundError:
+        with note_failure("the place up to which a mailbox was read"):
             _make_folder(os.path.dirname(path))
-            fd = os.open(path, flags, 0o600)
-        os.write(fd, mark)  # a hint: torn or lost, it costs one look through the file
-        os.close(fd)
+            # Over the mark before it, whose end the reader skips: a truncated file is written out when it is closed.
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                os.write(fd, mark)
+            finally:
+                os.close(fd)
 
     def _slots(self, fd: int) -> dict[str, "_Slot"]:
         slots: dict[str, _Slot] = {}
@@ -250,9 +249,9 @@ class FilesRoom(StateSetters):
         with self._lock(self._states, create=True) as fd:
             slot = self._slots(fd).get(name)
             if slot is None:
-                _append(fd, encode(state_fields(replace(AgentState(name, "ready", now), **changes))))
+                _append(fd, encode(state_fields(replace(AgentState(name, "ready", now), **changes), {})))
                 return
-            new = encode(state_fields(replace(slot.entry, **changes)) | unknown_fields(slot.fields))
+            new = encode(state_fields(replace(slot.entry, **changes), slot.fields))
             if (room := len(slot.line.raw) - len(new)) >= 0:
                 os.pwrite(fd, new[:-1] + b" " * room + b"\n", slot.line.start)
             else:
@@ -300,19 +299,22 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
     """Mark the message read; returns whether its line stayed where it was."""
     if line.is_regular:
         flag = next(FLAG.finditer(line.raw))
+        os.pwrite(fd, b"true ", line.start + flag.start(1))
         try:
-            os.pwrite(fd, b"true ", line.start + flag.start(1))
             _sync(fd)
         except OSError:
-            # Nobody gets the message now; marked, nobody ever would.
-            with suppress(OSError):
+            # Marked and not given, nobody would ever get it: it is unread again, or given.
+            try:
                 os.pwrite(fd, b"false", line.start + flag.start(1))
+            except OSError:
+                return True
             raise
         return True
     # A line of another form: first a read copy of it, then the old one goes, so that a kill leaves at least one.
     _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))
     _blank(fd, line)
-    _sync(fd)
+    with note_failure("that a message was read"):
+        _sync(fd)
     return False
 
 

@@ -11,6 +11,10 @@ FLAG = re.compile(rb'"read_flag"\s*:\s*(true|false)')
 _TORN_FLAG = re.compile(rb'"read_flag":(?:talse|trlse|truse|truee)')
 _ID = re.compile(rb'"id":"([^"\\]*)"')
 # Go escapes these in JSON because a browser might read it as HTML or JavaScript.
+_PROGRAMS = frozenset({"recipient", "status", "updated_at", "notified_at", "last_read_at"})
+"""The fields of a state's line as the program AgentMail writes them."""
+_SOMETIME = "1970-01-01T00:00:00Z"
+"""When an agent was notified of whom a line says only that it was."""
 _GO_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
 
 
@@ -89,13 +93,21 @@ def state_of(fields: dict[str, Any]) -> AgentState | None:
     if not isinstance(name, str) or not name:
         return None
     updated = _text(fields.get("updated_at"))
-    notified = _text(fields.get("notified_at"), default=updated if fields.get("notified") is True else NEVER)
+    notified = _text(fields.get("notified_at"))
+    match fields.get("notified"):
+        case False:
+            notified = NEVER
+        case True if notified == NEVER:
+            notified = _SOMETIME if updated == NEVER else updated
     read_at = fields.get("last_read_at")
     status: Status = next((known for known in STATUSES if known == fields.get("status")), "offline")
     return AgentState(replace_halves(name), status, updated, notified, read_at if isinstance(read_at, int) else 0)
 
 
-def state_fields(state: AgentState) -> dict[str, Any]:
+def state_fields(state: AgentState, before: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a state's line, with what the line had before in the description's spelling or from others."""
+    described = {"name": state.name, "notified": state.notified_at != NEVER}
+    kept = {key: described.get(key, value) for key, value in before.items() if key not in _PROGRAMS}
     fields: dict[str, Any] = {
         "recipient": state.name,
         "status": state.status,
@@ -104,13 +116,7 @@ def state_fields(state: AgentState) -> dict[str, Any]:
     }
     if state.last_read_at:
         fields["last_read_at"] = state.last_read_at
-    return fields
-
-
-def unknown_fields(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields that some other program added, which are kept."""
-    known = {"recipient", "name", "status", "updated_at", "notified_at", "notified", "last_read_at"}
-    return {key: value for key, value in fields.items() if key not in known}
+    return fields | kept
 
 
 def replace_halves(text: str) -> str:

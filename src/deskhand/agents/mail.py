@@ -1,10 +1,12 @@
 """A message, an agent's state, and what a store of them must be able to do."""
 
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, get_args
 
+from deskhand.errors import DeskError
 from deskhand.store import Bell
 
 Status = Literal["ready", "work", "offline"]
@@ -105,6 +107,17 @@ class StateSetters:
     def _change(self, name: str, now: str, **changes: Any) -> None:
         """Set these fields of the agent's state; make a ready one where there is none."""
         raise NotImplementedError
+
+
+@contextmanager
+def note_failure(what: str) -> Iterator[None]:
+    """Go on where a hint cannot be written: whoever was given a message gets it, whatever the disk says."""
+    try:
+        yield
+    except (DeskError, OSError) as error:
+        import logging
+
+        logging.getLogger("deskhand.agents").warning("%s was not written down: %s", what, error)
 
 
 def timestamp(nanoseconds: int) -> str:

@@ -88,7 +88,8 @@ class Mailman:
                 self._tell(name, has_state, [pane for pane in panes if self._belongs(pane, name)])
             old = self._clock() - FORGET_SECONDS * _SECOND
             # Who said that it is offline stays so, however long ago that was.
-            gone = [e.name for e in self._room.states() if e.status != "offline" and (instant(e.updated_at) or 0) < old]
+            said = [(e.name, instant(e.updated_at)) for e in self._room.states() if e.status != "offline"]
+            gone = [name for name, at in said if at is not None and at < old]
             if gone:
                 self._room.remove_states(gone)
         except (DeskError, OSError, tmux.TmuxFailed) as error:

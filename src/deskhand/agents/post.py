@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from functools import cached_property
 
 from deskhand.agents import paths, tmux
-from deskhand.agents.mail import STATUSES, AgentMessage, Mailroom, NotMarked, Status, timestamp
+from deskhand.agents.mail import STATUSES, AgentMessage, Mailroom, NotMarked, Status, note_failure, timestamp
 from deskhand.agents.roster import InTmux, Roster
 from deskhand.errors import Denied, InvalidInput, NotFound, Unavailable
 
@@ -39,7 +39,8 @@ class Post:
         room = self.mailroom
         unseen = room.beyond_tmux or not isinstance(self.roster, InTmux)
         if unseen and not self._is_registered:
-            room.register(self.me(), self._now())
+            with note_failure("that this agent is here"):
+                room.register(self.me(), self._now())
             self._is_registered = True
         return room
 
@@ -74,9 +75,10 @@ class Post:
         room = self.enter()
         with _report_as("failed to read messages"):
             message = room.take(me)
-            if message is not None:
+        if message is not None:
+            with note_failure("when a message was read"):
                 room.set_last_read(me, self._clock() // 1_000_000, self._now())
-            return message
+        return message
 
     def wait(self, seconds: float) -> AgentMessage | None:
         """Like `receive`, but wait up to this time for a message."""

@@ -80,6 +80,6 @@ def identify(tmux_variable: str | None, pane: str | None, name: str | None) -> R
     """Who runs this: inside tmux the window tells, else the name that was given. None where neither names an agent."""
     if tmux_variable:
         return InTmux(pane)
-    if not name or name == tmux.PERSON:
+    if not name or tmux.is_persons(name) or tmux.readable(name) != name:
         return None
     return Named(name)

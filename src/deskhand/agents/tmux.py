@@ -14,6 +14,24 @@ PERSON = "person"
 _FORMAT = "#{pane_id} #{window_id} #{n:window_name} #{window_name} #{pane_current_path}"
 
 
+def readable(name: str) -> str:
+    """The name with the code of each character that shows nothing, so that it passes for no other name."""
+    if name.isascii() and name.isprintable():
+        return name
+    from deskhand.unseen import spell_out
+
+    return spell_out(name).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+
+
+def is_persons(name: str) -> bool:
+    """Whether a reader would take the name for the person's."""
+    if name.isascii():
+        return name.strip().lower().replace("0", "o") == PERSON
+    from deskhand.unseen import reads_as
+
+    return reads_as(name) == PERSON
+
+
 class TmuxFailed(Exception):
     """tmux could not answer; the message is what it said."""
 
@@ -65,7 +83,7 @@ def windows(pane: str) -> list[Window]:
     for line in run("list-panes", "-s", "-t", pane, "-F", _FORMAT).splitlines():
         pane_id, window, length, rest = line.split(" ", 3)
         name, path = _cut(rest, int(length))
-        found.setdefault(int(window[1:]), (name.strip(), []))[1].append((pane_id, path))
+        found.setdefault(int(window[1:]), (readable(name.strip()), []))[1].append((pane_id, path))
     addresses = distinct({number: name for number, (name, _) in found.items()})
     return [Window(name, addresses[number], panes) for number, (name, panes) in found.items() if name]
 
@@ -73,12 +91,12 @@ def windows(pane: str) -> list[Window]:
 def distinct(names: dict[int, str]) -> dict[int, str]:
     """An address for each window: its name, and for a younger one of the same name `name~2`, `name~3`, …"""
     taken: set[str] = set(names.values())
-    first: set[str] = {PERSON}
+    first: set[str] = set()
     addresses = {}
     for number in sorted(names):
         name = address = names[number]
         count = 2
-        while name in first and address in taken:
+        while (name in first or is_persons(name)) and address in taken:
             address = f"{name}~{count}"
             count += 1
         first.add(name)
@@ -100,7 +118,7 @@ def all_panes() -> list[dict[str, str]]:
     for line in run("list-panes", "-a", "-F", form).splitlines():
         *first, one, two, _, rest = line.split(" ", 7)
         name, command, path = _cut(rest, int(one), int(two))
-        panes.append(dict(zip(fields + texts, [*first, name.strip(), command, path], strict=True)))
+        panes.append(dict(zip(fields + texts, [*first, readable(name.strip()), command, path], strict=True)))
     for session in {pane["session_id"] for pane in panes}:
         members = [pane for pane in panes if pane["session_id"] == session]
         addresses = distinct({int(pane["window_id"][1:]): pane["window_name"] for pane in members})

@@ -20,7 +20,7 @@ from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
-from deskhand.gate.requests import Request
+from deskhand.gate.requests import REPEATED, Request
 from deskhand.mail import Mailbox, Sent
 from deskhand.store import Store, Transaction
 
@@ -71,7 +71,7 @@ class Gate:
                 return await self._delivery.deliver(request, call)
             if request and (told := await self._report_earlier_send(request, call)):
                 return told
-            fresh = open_request(action, by, answered, call.started)
+            fresh = open_request(action, by, answered, call.started, request)
             written, used = await self._door.find_hand_written(action)
             for found in written:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
@@ -178,14 +178,16 @@ class Gate:
         return await self.refresh(found)
 
     async def _report_earlier_send(self, request: Request, call: GateCall) -> Released | None:
-        """What the desk sent by itself while nobody was on the line: said once, and no second request is made."""
-        fresh = request.expires is None or self._now() < request.expires
-        if request.state != "sent" or not request.untold or not fresh:
+        """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
+        now = self._now()
+        fresh = request.expires is None or now < request.expires
+        repeated = request.asked_by == call.by and now < request.left + REPEATED
+        if request.state != "sent" or not (repeated or (request.untold and fresh)):
             return None
-        if not await self._store.write(ledger.mark_told, request):
+        if not await self._store.write(ledger.mark_told, request) and not repeated:
             return None
         mail = Sent(request.message_id or "", request.thread_id or "")
-        done = Released(mail, request.frozen or request.created, edited=request.digest != request.asked)
+        done = Released(mail, request.left, edited=request.digest != request.asked, earlier=request.id)
         parameters = {**call.parameters, **facts_of(request), "told": True}
         await self._delivery.record(replace(call, parameters=parameters), done)
         return done

@@ -11,7 +11,7 @@ from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.outcomes import NotApproved
-from deskhand.gate.requests import LIFETIME, Request, file_name
+from deskhand.gate.requests import LIFETIME, Request, describe_earlier_send, file_name
 from deskhand.mail import FullMessage
 from deskhand.mail.addresses import people
 from deskhand.store import Store
@@ -53,8 +53,13 @@ class Asking:
         return theirs
 
 
-def open_request(action: Action, by: str, answered: FullMessage | None, now: datetime) -> Request:
-    """A request of a tool, as it begins."""
+def open_request(
+    action: Action, by: str, answered: FullMessage | None, now: datetime, before: Request | None = None
+) -> Request:
+    """A request of a tool, as it begins; `before` is what became of the same mail."""
+    note = None
+    if before is not None and before.state == "sent":
+        note = describe_earlier_send(before.id, before.left)
     name = uuid.uuid4().hex[:16]
     sender = None
     warnings: tuple[str, ...] = ()
@@ -77,6 +82,7 @@ def open_request(action: Action, by: str, answered: FullMessage | None, now: dat
         asked_by=by,
         sender=sender,
         warnings=warnings,
+        note=note,
     )
 
 

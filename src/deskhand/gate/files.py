@@ -119,7 +119,7 @@ def _page(request: Request) -> str:
         "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_BACK}",
     ]
-    if request.token and request.note:
+    if request.note:
         parts.insert(2, f"## Please look first\n\n{escape(request.note)}")
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")

@@ -167,6 +167,16 @@ def mails_sent_to(tx: Transaction, addresses: Sequence[str]) -> dict[str, tuple[
     return {address: (count, clock.from_ms(last)) for address, count, last in rows}
 
 
+def earlier_sends(tx: Transaction, digests: Sequence[str]) -> dict[str, tuple[str, datetime]]:
+    """The request by which each of these mails left before, and when; the last one, where it left more than once."""
+    rows = tx.all(
+        "SELECT digest, id, COALESCE(tried, frozen, created) AS at FROM requests"
+        f" WHERE state = 'sent' AND digest IN ({_marks(digests) or 'NULL'}) ORDER BY at",
+        *digests,
+    )
+    return {digest: (name, clock.from_ms(at)) for digest, name, at in rows}
+
+
 def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
     sql = "SELECT DISTINCT recipient FROM requests WHERE state = 'sent' LIMIT ?"
     return [address for (address,) in tx.all(sql, limit)]

@@ -18,6 +18,8 @@ class Released:
     at: datetime
     edited: bool
     """The person changed what was proposed before saying yes."""
+    earlier: str | None = None
+    """The request by which it left before this call; this call sent nothing."""
 
 
 @dataclass(frozen=True, slots=True)

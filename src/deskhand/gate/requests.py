@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal
 
+from deskhand.clock import iso
 from deskhand.gate.actions import Action
 
 Origin = Literal["tool", "draft"]
@@ -36,6 +37,9 @@ DRAFT_PREFIX = "draft-"
 """Every draft's id begins so; no tool's request does."""
 LIFETIME = timedelta(days=7)
 """How long a request of a tool and the yes to it are good for."""
+
+REPEATED = timedelta(minutes=10)
+"""For so long after a send the same call is taken for the one whose answer was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,11 @@ class Request:
         return self.token is not None or self.once_more
 
     @property
+    def left(self) -> datetime:
+        """When a sent one left the desk."""
+        return self.tried or self.frozen or self.created
+
+    @property
     def unanswered(self) -> State:
         """The state in which it waits for the person: one that may have left is never again an ordinary request."""
         if self.may_have_left:
@@ -139,6 +148,10 @@ def is_draft_id(text: object) -> bool:
         return False
     rest = text.removeprefix(DRAFT_PREFIX)
     return 0 < len(rest) <= 64 and rest.isascii() and rest.replace("-", "").replace("_", "").isalnum()
+
+
+def describe_earlier_send(request_id: str, at: datetime) -> str:
+    return f"Exactly this mail was sent before, on {iso(at)} (request {request_id})."
 
 
 def file_name(request_id: str, kind: str, revision: int) -> str:

@@ -28,7 +28,6 @@ _DELICATE = re.compile(
     r"|\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?\b",
     re.IGNORECASE,
 )
-_CONFUSABLE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,8 @@ class Facts:
     """Of the addresses that this desk has written to."""
     warnings: tuple[str, ...] = ()
     """What is odd about the mail it answers."""
+    sent_before: str | None = None
+    """That the very same mail has left already."""
 
 
 _Reasons = Iterator[tuple[Level, str]]
@@ -120,12 +121,18 @@ def _weight(facts: Facts) -> _Reasons:
         yield "medium", f"The text is long: {len(facts.body):,} characters."
 
 
+def _repetition(facts: Facts) -> _Reasons:
+    if facts.sent_before is not None:
+        yield "high", facts.sent_before
+
+
 def _original(facts: Facts) -> _Reasons:
     for warning in facts.warnings:
         yield "medium", f"The mail it answers: {warning.removesuffix('.')}."
 
 
 _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
+    _repetition,
     _recipient,
     _spelling,
     _links,
@@ -185,7 +192,7 @@ def _skeleton(domain: str) -> str:
     plain = "".join(
         char for char in unicodedata.normalize("NFKD", domain.casefold()) if not unicodedata.combining(char)
     )
-    return plain.translate(_CONFUSABLE).replace("rn", "m").replace("vv", "w").replace("i", "l")
+    return plain.translate(unseen.ALIKE).replace("rn", "m").replace("vv", "w").replace("i", "l")
 
 
 def _one_apart(one: str, other: str) -> bool:

@@ -12,7 +12,7 @@ from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import ledger, recipients
 from deskhand.gate.recipients import Acquaintance, Recipient
-from deskhand.gate.requests import OPEN, Request, State
+from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
 from deskhand.gate.risk import Facts, Risk, assess
 from deskhand.mail import Mailbox
 from deskhand.store import Store, Transaction
@@ -152,16 +152,17 @@ class Waiting:
     async def _cards_of(self, found: Sequence[Request]) -> list[Card]:
         """All in a few queries, however many they are."""
         addresses = [request.action.to for request in found]
+        digests = [request.digest for request in found if request.state in OPEN]
         now = self._now()
 
-        def ask(tx: Transaction) -> Acquaintance:
-            return recipients.find(tx, addresses)
+        def ask(tx: Transaction) -> tuple[Acquaintance, dict[str, tuple[str, datetime]]]:
+            return recipients.find(tx, addresses), ledger.earlier_sends(tx, digests)
 
-        known = await self._store.read(ask)
-        return [card_of(request, known, now) for request in found]
+        known, sent = await self._store.read(ask)
+        return [card_of(request, known, now, sent.get(request.digest)) for request in found]
 
 
-def card_of(request: Request, known: Acquaintance, now: datetime) -> Card:
+def card_of(request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None = None) -> Card:
     mail = request.action
     recipient = known.recipient(mail.to, request.sender)
     state, until = _standing(request, now)
@@ -179,7 +180,7 @@ def card_of(request: Request, known: Acquaintance, now: datetime) -> Card:
         difference=request.difference,
         asked_by=request.asked_by or "not written down",
         reason=request.reason,
-        risk=_risk(request, recipient, known),
+        risk=_risk(request, recipient, known, sent),
         created=request.created,
         expires=request.expires,
         until=until,
@@ -187,7 +188,7 @@ def card_of(request: Request, known: Acquaintance, now: datetime) -> Card:
     )
 
 
-def _risk(request: Request, recipient: Recipient, known: Acquaintance) -> Risk:
+def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
     mail = request.action
     facts = Facts(
         account=mail.account,
@@ -198,6 +199,7 @@ def _risk(request: Request, recipient: Recipient, known: Acquaintance) -> Risk:
         sender=request.sender,
         domains=known.domains,
         warnings=request.warnings,
+        sent_before=describe_earlier_send(*sent) if sent else None,
     )
     found = assess(facts)
     if request.fault is None:

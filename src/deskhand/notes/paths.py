@@ -14,12 +14,12 @@ from pathlib import Path
 
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.notes.folders import FOLDERS
-from deskhand.unseen import is_unseen
+from deskhand.unseen import reads_as
 
 PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs"})
 """Top-level folders that only a person and the desk's own code may change."""
 
-_ALIKE = str.maketrans("01|i", "olll")
+_ALIKE = str.maketrans("|i", "ll")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_BYTES = 255
 _DEPTH = 64
@@ -61,21 +61,17 @@ def deny_protected(names: tuple[str, ...]) -> None:
 def resembled(name: str) -> str | None:
     """The folder of the desk that this name is, or that a person could take it for."""
     seen = skeleton(name)
-    return next((folder for folder in FOLDERS if _reads_as(seen, skeleton(folder))), None)
+    return next((folder for folder in FOLDERS if _is_taken_for(seen, skeleton(folder))), None)
 
 
 def skeleton(name: str) -> str:
     """What is left of a name once case, Unicode forms, accents, invisible characters, dots and blanks are ignored."""
-    plain = unicodedata.normalize("NFKD", name).casefold()
-    seen = "".join(char for char in plain if not is_unseen(char) and char not in "\n\t" and not _is_accent(char))
-    return unicodedata.normalize("NFKC", seen).strip(". \u00a0\u3000").translate(_ALIKE).replace("cl", "d")
+    marks = frozenset(char for char in name if char in "\n\t" or unicodedata.category(char) in {"Mn", "Me"})
+    seen = reads_as("".join(char for char in name if char not in marks))
+    return seen.strip(". \u00a0\u3000").translate(_ALIKE).replace("cl", "d")
 
 
-def _is_accent(char: str) -> bool:
-    return unicodedata.category(char) in {"Mn", "Me"}
-
-
-def _reads_as(seen: str, folder: str) -> bool:
+def _is_taken_for(seen: str, folder: str) -> bool:
     """Whether only letters of other alphabets keep them apart; a name in one other alphabet is a word of its own."""
     if len(seen) != len(folder):
         return False

@@ -6,6 +6,7 @@ Whoever decides, the decision is one of five, and none of them sends anything.
 import re
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -158,6 +159,24 @@ def load_rules(home: Path) -> Rules:
         raise BadConfig(f"{file} has errors", hint="correct the file or move it away", fields=problems) from error
     except (OSError, ValueError) as error:
         raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
+
+
+class RulesFile:
+    """The person's rules as they stand: read again whenever their file was changed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._read: tuple[int, Rules] | None = None
+
+    def read(self) -> Rules:
+        """BadConfig while the file has errors: nobody decides by rules that the person has changed since."""
+        stamp = 0
+        with suppress(OSError):
+            stamp = (self._home / "rules.toml").stat().st_mtime_ns
+        if self._read is None or self._read[0] != stamp:
+            self._read = None
+            self._read = (stamp, load_rules(self._home))
+        return self._read[1]
 
 
 def _heeding(decision: Decision, letter: MailToDecide) -> Decision:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from deskhand.app import Desk
 from deskhand.audit import masked
+from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import ReplyEmail, SendEmail
@@ -147,8 +148,10 @@ def _describe_reply(answer: ReplyEmail, outcome: Outcome) -> str | DeskError:
 
 def _describe_sent(what: str, done: Released) -> str:
     text = f"{what} sent successfully. Message ID: {done.mail.message_id} Thread ID: {done.mail.thread_id}"
+    if done.earlier:
+        text += f"\nIt was sent at {iso(done.at)}, request {done.earlier}; this call sent nothing."
     if done.edited:
-        return f"{text}\nThe person changed the text before approving it."
+        text += "\nThe person changed the text before approving it."
     return text
 
 

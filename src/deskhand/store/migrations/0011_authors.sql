@@ -10,3 +10,5 @@ CREATE TABLE used_files (
 INSERT INTO used_files (content, action_id, at) SELECT content, action_id, at FROM used_approvals;
 
 DROP TABLE used_approvals;
+
+CREATE INDEX requests_sent ON requests (digest) WHERE state = 'sent';
