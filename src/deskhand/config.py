@@ -128,8 +128,8 @@ class Settings(BaseModel):
         "timezone",
         "DESKHAND_TIMEZONE",
         "a zone such as Europe/Berlin",
-        "Where the person's days begin: what today and 17:00 mean.",
-        "UTC",
+        "The person's zone: what today and 17:00 mean, and when a repeated task is due again.",
+        ...,
     )
     dev_mode: Switch = option(
         "dev_mode", "DEV_MODE", "true or false", "Log what would be sent and send nothing.", False
@@ -341,7 +341,7 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
     """The settings of this process. `env_file` may set the options of the tasks contract and no other one."""
     variables = environment.variables() if variables is None else dict(variables)
     file = environment.config_file(variables)
-    given: dict[str, Any] = {"home": environment.home(variables)}
+    given: dict[str, Any] = {"home": environment.home(variables), "timezone": environment.timezone(variables)}
     sources = dict.fromkeys(OPTIONS, "default")
     problems = list(_unknown_variables(variables))
 

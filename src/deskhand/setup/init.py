@@ -143,12 +143,6 @@ def make_folders(vault: Path) -> list[Path]:
     return missing
 
 
-def system_zone() -> str | None:
-    """The time zone of this machine; None where it does not say."""
-    target = str(Path("/etc/localtime").resolve())
-    return target.partition("/zoneinfo/")[2] or None
-
-
 def _obsidian_files(environment: Mapping[str, str], platform: str) -> Iterator[Path]:
     home = Path(environment.get("HOME") or environment.get("USERPROFILE") or "~").expanduser()
     yield programs_folder(home, environment, platform) / "obsidian" / "obsidian.json"

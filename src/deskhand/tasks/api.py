@@ -222,7 +222,7 @@ class _Backend:
     async def complete(
         self, request: Request, task_id: Id, change: models.Completion, if_match: IfMatch = None
     ) -> Response:
-        work = partial(rows.complete, task_id=task_id, completed=change.completed, if_match=if_match)
+        work = partial(rows.complete, task_id=task_id, completed=change.completed, if_match=if_match, zone=self._zone)
         action = "mark_task_completed" if change.completed else "reopen_task"
         return _task(await self._do(request, work, f"task {task_id}", action=action))
 
@@ -245,7 +245,7 @@ class _Backend:
         return _json({"results": results})
 
     async def _bulk(self, request: Request, action: str, task_ids: list[int]) -> dict[int, bool]:
-        work = partial(rows.bulk, action=action, task_ids=task_ids)
+        work = partial(rows.bulk, action=action, task_ids=task_ids, zone=self._zone)
         return await self._do(request, work, "tasks", action=f"{action}_tasks", task_ids=task_ids)
 
     async def undo(self, request: Request) -> Response:

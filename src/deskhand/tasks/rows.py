@@ -8,7 +8,7 @@ import base64
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
 from deskhand.errors import Changed, Contradiction, FieldProblem, NotFound
@@ -309,22 +309,24 @@ def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: 
     return save(tx, before, after, now).wire()
 
 
-def complete(tx: Transaction, user: str, task_id: int, completed: bool, now: str, if_match: str | None) -> WireTask:
-    """Completing a repeated task makes the next one; doing it again changes nothing."""
+def complete(
+    tx: Transaction, user: str, task_id: int, completed: bool, now: str, if_match: str | None, zone: tzinfo
+) -> WireTask:
+    """Completing a repeated task makes the next one, in the person's zone; doing it again changes nothing."""
     before = _lock_row(tx, user, task_id, if_match)
     after = before._replace(completed=completed)
     if completed and not before.completed and before.next_id is None:
-        after = after._replace(next_id=_create_following(tx, before, now))
+        after = after._replace(next_id=_create_following(tx, before, now, zone))
     return save(tx, before, after, now).wire()
 
 
-def _create_following(tx: Transaction, before: TaskRow, now: str) -> int | None:
+def _create_following(tx: Transaction, before: TaskRow, now: str, zone: tzinfo) -> int | None:
     """The next task of a series; None where there is none."""
     if before.recurrence is None or before.series_start is None or before.due_date is None:
         return None
     rule = recurrence.parse(before.recurrence)
     after = max(datetime.fromisoformat(before.due_date), datetime.fromisoformat(now))
-    following = recurrence.following(rule, datetime.fromisoformat(before.series_start), after)
+    following = recurrence.following(rule, datetime.fromisoformat(before.series_start), after, zone)
     if following is None:
         return None
     row = before._replace(completed=False, due_date=utc_text(following), next_id=None, created_at=now)
@@ -353,7 +355,7 @@ def restore(tx: Transaction, user: str, task_id: int, now: str) -> WireTask:
     return restored.wire()
 
 
-def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str) -> dict[int, bool]:
+def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str, zone: tzinfo) -> dict[int, bool]:
     """For each id whether there was such a task; all of it in one transaction."""
     done = {}
     ordered = sorted(set(task_ids))
@@ -362,7 +364,7 @@ def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: 
         try:
             match action:
                 case "complete" | "reopen":
-                    complete(tx, user, task_id, action == "complete", now, None)
+                    complete(tx, user, task_id, action == "complete", now, None, zone)
                 case "delete":
                     delete(tx, user, task_id, now, None)
                 case _:
