@@ -20,6 +20,7 @@ from deskhand.errors import BadConfig
 from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes.folders import FOLDERS
+from deskhand.orchestrator.loop import Orchestrator
 from deskhand.setup import init
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -220,8 +221,7 @@ def test_a_link_stays_a_link_and_a_password_is_not_shown(account: Account) -> No
 def test_what_the_desk_makes_in_the_vault_is_the_person_s_alone(account: Account) -> None:
     account.vault.rmdir()
     account.set_up("--make-folders")
-    asyncio.run(_receive_and_propose())
-    account.deskhand("orchestrate", "--once")
+    asyncio.run(_take_mail_in_and_propose())
 
     made = [account.vault, *account.vault.rglob("*")]
     assert {"Needs_Action", "Pending_Approval"} <= {path.parent.name for path in made if path.suffix == ".md"}
@@ -235,11 +235,14 @@ def test_what_the_desk_makes_in_the_vault_is_the_person_s_alone(account: Account
     ]
 
 
-async def _receive_and_propose() -> None:
+async def _take_mail_in_and_propose() -> None:
     desk = Desk(load().settings)
     assert isinstance(desk.mailbox, LocalMailbox)
     today = re.sub(rb"Date: .*", f"Date: {format_datetime(desk.now())}\r".encode(), letter())
     await desk.mailbox.receive([Incoming(today, seen=False)])
     await desk.gate.propose(SendEmail(to="ann@example.org", subject="Re: Hello", body="Hi.\n"), "email_mcp")
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    await orchestrator.close()
     await desk.close_mailbox()
     desk.close()
