@@ -170,6 +170,9 @@ class Settings(BaseModel):
     smtp_url: Secret | None = option(
         "mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST", "SMTP account that sends for it."
     )
+    mail_ca: Folder | None = option(
+        "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
+    )
     fastapi_base_url: Origin | None = option(
         "tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL", "Tasks backend; without it the embedded one."
     )

@@ -17,6 +17,8 @@
     │   ├── UnderWay          another process is sending it right now
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
+    │   ├── ProviderDown      the person's mail provider does not answer
+    │   ├── ServerDown        an MCP server does not answer: the word of whoever calls one
     │   ├── TimedOut
     │   └── BackendFailed     it answered, with a failure of its own
     ├── BadConfig             a setting is missing, unknown or malformed
@@ -175,11 +177,19 @@ class OutcomeUnknown(SendFailed):
 
 
 class Unavailable(DeskError):
-    code = "mcp_unavailable"
     error_type: ClassVar[ErrorType] = "connection_error"
     exit_code = 7
     http_status = 503
     retryable = True
+
+
+class ProviderDown(Unavailable):
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason="provider_unavailable", **details)
+
+
+class ServerDown(Unavailable):
+    code = "mcp_unavailable"
 
 
 class TimedOut(Unavailable):

@@ -70,6 +70,14 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedDraft:
+    id: str
+    """The draft's own id, where the provider has one beside its mail's."""
+    message_id: str
+    thread_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class Sent:
     message_id: str
     """The provider's id of the sent mail, not its Message-ID header."""
@@ -115,8 +123,8 @@ class Mailbox(Protocol):
 
     async def add_label(self, message_id: str, label: str) -> None: ...
 
-    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
-        """Put a draft into the mailbox; its id."""
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
+        """Put a draft into the mailbox."""
 
     async def prepare(self, mail: Outgoing) -> str:
         """Make a token for one send; nothing leaves yet."""

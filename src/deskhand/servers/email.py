@@ -51,7 +51,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
             return f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}"
         with _saying("Error creating draft"):
             draft = await desk.mailbox.create_draft(await _compose_draft(desk, letter), None)
-        return f"Draft created successfully. Draft ID: {draft}. Review it in your Gmail drafts folder."
+        return f"Draft created successfully. Draft ID: {draft.id}. Review it in your Gmail drafts folder."
 
     async def send_email(to: To, subject: Subject, body: Body) -> ToolResult[str]:
         """Ask to send an email. It leaves only after the person approved exactly this text;

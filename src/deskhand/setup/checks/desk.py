@@ -153,7 +153,9 @@ async def ledger(desk: Desk) -> Finding:
 
 
 async def mailbox(desk: Desk) -> Finding:
-    """Whether the account answers and the desk is signed in."""
+    """Whether the account answers and the desk is signed in, for reading and for sending."""
+    from deskhand.mail.imap import ImapMailbox
+
     kind = desk.settings.mail
     if kind == "local":
         if desk.settings.address is None:
@@ -163,6 +165,12 @@ async def mailbox(desk: Desk) -> Finding:
     async with asyncio.timeout(_SECONDS):
         await desk.mailbox.search("", 1)
         address = await desk.mailbox.address()
+        if isinstance(desk.mailbox, ImapMailbox) and desk.settings.smtp_url is None:
+            return warning(
+                "imap can be read, but no account sends for it", "set DESKHAND_SMTP_URL to smtps://USER@HOST"
+            )
+        if isinstance(desk.mailbox, ImapMailbox):
+            await desk.mailbox.try_relay()
     return good(f"{kind}, signed in as {audit.masked(address)}")
 
 
