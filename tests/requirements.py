@@ -90,6 +90,7 @@ REQUIREMENTS = {
     "agents:copies": "Mail is copied between the stores as often as one likes, each message once.",
     "mail:any-bytes": "Any bytes are read as a mail: nothing raises, and the time grows no faster than the size.",
     "hostile:linear": "A text from outside costs time in proportion to its length, wherever it is read.",
+    "hostile:hidden": "Text that Chromium hides is taken out of a mail or warned about; ordinary mail is left alone.",
     "hostile:links": "A link leads where browsers go with it; where programs read it differently, each host is named.",
     "mail:names": "Names of senders and attachments cannot pass for addresses or paths.",
     "mail:visible": "Text that a person would not see is taken out, counted and reported.",
