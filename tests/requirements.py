@@ -67,7 +67,7 @@ REQUIREMENTS = {
     "tasks:model": "For any sequence of calls of two users REST and MCP answer as a model does.",
     "tasks:beyond": "Labels, projects, subtasks, recurrence, bulk and due words do what they say.",
     "tasks:wall-time": "A repeated task is due by the person's calendar and clock, also when the clock changes.",
-    "tasks:vtodo": "Tasks go out as iCalendar and come in once for each UID; a broken file is refused with its line.",
+    "tasks:vtodo": "Tasks go out as iCalendar and come in once for each UID; what cannot be is told with its line.",
     "tasks:record": "Each change of tasks, made or refused, is one entry, whatever the door, without their text.",
     "agents:commands": "The existing program's table of commands holds row by row, in real tmux.",
     "agents:light": "The short commands import the standard library only; a hook without mail is nearly free.",

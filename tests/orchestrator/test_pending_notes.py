@@ -1,6 +1,7 @@
 """Notes in Needs_Action that the desk did not write: each mail is triaged once, whoever speaks of it."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,11 @@ def test_a_note_of_another_watcher_is_triaged_and_its_answer_says_that_the_mailb
     assert "the mailbox has no such mail" in reasons
     assert "New recipient" in reasons  # that she wrote is only what the note says
 
+
+@requirement("orchestrator:pending-notes")
+def test_the_answer_to_a_mail_that_only_a_note_speaks_of_leaves_when_it_is_approved(office: Office) -> None:
+    note = put(office, **ANN)
+    office.passes()
     office.move(office.only("Drafts"), "Approved")
     office.once()
     (sent,) = office.mails("in:sent")
@@ -164,6 +170,36 @@ def test_a_mail_that_comes_after_its_note_is_not_answered_again(office: Office) 
     put(office, "another.md", message_id="q0@example.org", **ANN)
     put(office, "and another.md", message_id=mail.id, **ANN)
     office.passes(2)
+    assert len(office.files("Drafts")) == 1
+
+
+@requirement("orchestrator:pending-notes")
+def test_a_mail_is_the_same_whichever_way_its_id_is_spelled_and_also_when_it_is_gone(office: Office) -> None:
+    office.receive(question(), seen=True)
+    (mail,) = office.mails("")
+    put(office, message_id=mail.id, **ANN)
+    office.passes(2)
+    put(office, "zeros.md", message_id=f"m00{mail.id[1:]}", **ANN)
+    put(office, "header.md", message_id="<q0@example.org>", **ANN)
+    office.passes(2)
+    assert len(office.files("Drafts")) == 1
+    assert sum(office.properties(file)["status"] == "duplicate" for file in office.files("Needs_Action")) == 2
+
+    (office.home.path / "mail.db").unlink()
+    put(office, "header again.md", message_id="q0@example.org", **ANN)
+    put(office, "id again.md", message_id=mail.id, **ANN)
+    office.passes(2)
+    assert len(office.files("Drafts")) == 1
+    assert sum(office.properties(file)["status"] == "duplicate" for file in office.files("Needs_Action")) == 4
+
+
+@requirement("orchestrator:pending-notes")
+def test_a_huge_note_is_cut_like_a_huge_mail(office: Office) -> None:
+    put(office, body="x" * 15_000_000, **{"from": "a" * 50_000 + "@example.org", "subject": "A question"})
+    put(office, "other.md", message_id="other", **ANN)
+    began = time.monotonic()
+    office.passes(2)
+    assert time.monotonic() - began < 20
     assert len(office.files("Drafts")) == 1
 
 

@@ -103,9 +103,14 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         try:
             draft = _draft(held, mail, decision, account, now)
         except InvalidInput as error:
-            decision = Decision(
-                decision="needs_info", confidence=0, reasoning=error.message, info_needed="whom to answer"
-            )
+            decision = triage.ask(error.message, "whom to answer")
+    refused = await desk.store.read(ledger.find_refused, held.step.key)
+    if draft is not None and refused and known.words is None:
+        said = f"You said no to an earlier answer to it: {refused[-1].note or 'no reason was given'}"
+        draft = replace(draft, warnings=(*draft.warnings, said))
+        if any(_words(draft) == _words(each) for each in refused):
+            decision = triage.ask(said, "another answer; this one was rejected")
+            draft = None
     changes: dict[str, Any] = {
         "note": name,
         "sender": sender,
@@ -162,6 +167,10 @@ def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, now:
         warnings=_warnings(mail, reply),
         fault=None if body else "The body is empty",
     )
+
+
+def _words(request: Request) -> str:
+    return " ".join(request.proposed.body.split()).casefold()
 
 
 def _warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:

@@ -10,21 +10,24 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, InvalidInput, NotFound, printable
+from deskhand.gate import ledger
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.addresses import people
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps, watcher
 from deskhand.orchestrator.steps import MailFacts, Step
+from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.pending")
 
 _MESSAGE_ID = ("message_id", "id", "gmail_id", "email_id", "source_message_id", "original_message_id")
 _SENDER = ("from", "sender", "from_address")
+_FRESH = timedelta(seconds=10)
 _LONGEST_ID = 998
 _LONGEST_FIELD = 2000
 _HEADER_ID = re.compile(r"[^\s<>\"()]+@[^\s<>\"()]+")
@@ -88,11 +91,13 @@ class PendingNotes:
         """Notes with which nothing is left to do, so that none is read twice."""
         self.refused: dict[str, str] = {}
         """The notes that wait and are not triaged, and why."""
+        self._fresh: list[str] = []
+        """Notes that were written a moment ago: perhaps only their beginning."""
 
     @property
     def watched(self) -> tuple[str, ...]:
-        """Where a change means that somebody should look: the folder, and each note that has to be corrected."""
-        return (files.NEEDS_ACTION, *self.refused)
+        """Where a change means that somebody should look: the folder, and each note that may not be complete."""
+        return (files.NEEDS_ACTION, *self.refused, *self._fresh)
 
     async def look(self) -> None:
         """Make a step of each note that is new; one that cannot be taken up stops no other."""
@@ -100,6 +105,8 @@ class PendingNotes:
         mailbox = await watcher.mailbox_name(self._desk)
         lying = await asyncio.to_thread(files.stamps, root, files.NEEDS_ACTION)
         self._settled.intersection_update(lying)
+        since = (self._desk.now() - _FRESH).timestamp() * 1e9
+        self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying if stamp.changed > since]
         refused: dict[str, str] = {}
         for stamp in lying:
             if stamp not in self._settled and (why := await self._explain_refusal(mailbox, stamp)):
@@ -128,8 +135,11 @@ class PendingNotes:
         claim = read_claim(await asyncio.to_thread(files.read, root, files.NEEDS_ACTION, name))
         if claim is None:
             return True
-        message_id = await self._find_id(claim.message_id)
-        step = await self._desk.store.read(steps.find, f"mail:{mailbox}:{message_id}")
+        message_id = claim.message_id
+        step = await self._desk.store.read(_find_step, mailbox, message_id)
+        if step is None:
+            message_id = await self._find_id(message_id)
+            step = await self._desk.store.read(_find_step, mailbox, message_id)
         if step is None:
             data = MailFacts(message_id=message_id, note=name, from_note=True)
             await self._desk.store.write(steps.add, f"{mailbox}:{message_id}", data, self._desk.now())
@@ -144,7 +154,9 @@ class PendingNotes:
         return step.state in _STATUS or step.data.note == name
 
     async def _find_id(self, message_id: str) -> str:
-        """The mailbox's own id of the mail, where the note names it by its Message-ID header."""
+        """The id by which the mailbox itself knows the mail, whichever way the note names it."""
+        with suppress(NotFound):
+            return (await self._desk.mailbox.get(message_id)).summary.id
         if _HEADER_ID.fullmatch(message_id):
             for found in await self._desk.mailbox.search(f"rfc822msgid:{message_id}", 1):
                 return found.id
@@ -164,6 +176,12 @@ class PendingNotes:
         files.mark(root, files.NEEDS_ACTION, name, marks)
         if marks["status"] == "done":
             files.move(root, name, files.NEEDS_ACTION, files.DONE)
+
+
+def _find_step(tx: Transaction, mailbox: str, message_id: str) -> Step | None:
+    """The step of a mail, also of one that was answered and is no longer in the mailbox."""
+    answered = ledger.find_answered(tx, message_id) if "@" in message_id else None
+    return steps.find(tx, answered or f"mail:{mailbox}:{message_id}")
 
 
 # From a step to its mail.

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from itertools import count
+from operator import attrgetter
 from time import perf_counter
 from typing import Annotated, Any, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
@@ -253,15 +254,18 @@ class _Backend:
 
     async def export(self, request: Request) -> Response:
         found = await self._store.read(partial(calendars.read_all, user=request.state.user))
-        text = await asyncio.to_thread(calendars.write_calendar, found)
+        text = await asyncio.to_thread(calendars.write_calendar, found, self._zone)
         return Response(text, media_type="text/calendar; charset=utf-8")
 
     async def take(self, request: Request) -> Response:
         content = await _read_body(request, vtodo.LARGEST)
-        todos, left_out = await asyncio.to_thread(vtodo.parse_todos, content, self._zone)
-        work = partial(calendars.import_todos, todos=todos)
-        imported = await self._do(request, work, "tasks", in_file=len(todos))
-        return _json({"imported": imported, "already_there": len(todos) - imported, "left_out": left_out})
+        file = await asyncio.to_thread(vtodo.parse_todos, content, self._zone)
+        work = partial(calendars.import_todos, todos=file.todos)
+        done = await self._do(request, work, "tasks", in_file=len(file.todos))
+        there = len(file.todos) - done.imported
+        told = sorted([*file.problems, *done.problems], key=attrgetter("line"))
+        answer = models.Imported(imported=done.imported, already_there=there, left_out=file.left_out, problems=told)
+        return _json(answer)
 
     async def health(self) -> Response:
         await self._store.read_one(_answer_one)

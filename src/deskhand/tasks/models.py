@@ -230,12 +230,22 @@ class Undone(BaseModel):
     removed: list[int]
 
 
+class ImportProblem(BaseModel):
+    """A task of a calendar file that was not imported, or not as it stands there."""
+
+    line: int
+    title: str
+    message: str
+    imported: bool
+
+
 class Imported(BaseModel):
-    """What became of a calendar file: made or brought back, here before, and no task at all."""
+    """What became of a calendar file: made or brought back, here before, no task at all; and what is to be told."""
 
     imported: int
     already_there: int
     left_out: int
+    problems: list[ImportProblem]
 
 
 class TaskFilter(_Asked):
