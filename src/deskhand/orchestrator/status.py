@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from deskhand.app import Desk
 from deskhand.clock import iso
+from deskhand.config import Settings
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
 from deskhand.gate.requests import Request
@@ -99,6 +100,13 @@ def read_state(root: Path) -> dict[str, Any]:
         own = _own_names(found)
         return {name: value for name, value in found.items() if name in own}
     return {}
+
+
+def read_not_triaged(settings: Settings) -> dict[str, str]:
+    """Notes in Needs_Action that wait and that nobody decides about, and why."""
+    if settings.vault_path is None:
+        return {}
+    return dict(read_state(settings.vault_path).get("not_triaged", {}))
 
 
 def _parse_state(data: bytes) -> dict[str, Any] | None:
