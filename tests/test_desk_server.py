@@ -144,7 +144,8 @@ async def test_an_assistant_follows_what_it_proposed_and_decides_nothing(
     assert len(three["digest"]) == 64
     assert [each["id"] for each in (await ok(client, "pending_actions"))["actions"]] == [three["id"]]
     assert (await refused(client, "get_action", id="none"))["error"] == "not_found"
-    assert (await refused(client, "pending_actions", cursor="tomorrow"))["error"] == "parse_error"
+    for cursor in ("tomorrow", f"{2**63}-x", f"{'9' * 90}-x", "-1-x", "1-\0", "1-\u0661", "\u0661-x", "1", "-"):
+        assert (await refused(client, "pending_actions", cursor=cursor))["error"] == "parse_error"
 
 
 @requirement("desk:follows")

@@ -238,7 +238,10 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
 ) -> None:
     await rest.get("/tasks/12345")
     async with httpx2.AsyncClient(base_url=service.rest) as http:
-        health, metrics = await http.get("/health"), await http.get("/metrics")
+        health, closed = await http.get("/health"), [await http.get("/metrics"), await http.get("/openapi.json")]
+        metrics = await http.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert [answer.status_code for answer in closed] == [401, 401]
 
     assert health.json() == {"status": "ok"}
     assert 'route="/tasks/{task_id}",status="404"' in metrics.text

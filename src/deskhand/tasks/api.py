@@ -74,6 +74,7 @@ def tasks_api(
         version=__version__,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         swagger_ui_oauth2_redirect_url=None,
         exception_handlers={
             DeskError: problems.refuse,
@@ -96,7 +97,13 @@ def tasks_api(
         )
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: openapi.PROBLEM}
     app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
-    app.add_api_route("/metrics", backend.metrics, response_model=None, response_class=Response)
+    admitted = _identifying_route(backend.admit)
+
+    async def document() -> Response:
+        return _json(app.openapi())
+
+    for path, handler in {"/metrics": backend.metrics, "/openapi.json": document}.items():
+        app.router.add_api_route(path, handler, include_in_schema=False, route_class_override=admitted)
     app.add_middleware(_Seam, backend=backend)
     return app
 
@@ -154,7 +161,8 @@ class _Backend:
         user = None
         if scheme.lower() == "bearer" and token:
             if not users:
-                user = await self._owner(token, request.method)
+                found = await self._find(token, request)
+                user = found and (found.user_id or self._user)
             elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
                 named = tokens.user_in_header(users[0])
                 user = named if len(users) == 1 and tokens.is_user_id(named) else None
@@ -167,15 +175,28 @@ class _Backend:
             )
         request.state.user = user
 
-    async def _owner(self, token: str, method: str) -> str | None:
-        found = await tokens.authenticate(self._store, token, self._now())
+    async def admit(self, request: Request) -> None:
+        """For what is nobody's: the service's token, or any that reads tasks."""
+        request.state.actor = "tasks_api"
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
+                return
+            if await self._find(token, request) is not None:
+                return
+        raise AuthRequired("this is for who has a token", hint="send one as a bearer token")
+
+    async def _find(self, text: str, request: Request) -> tokens.Token | None:
+        """The token of an assistant or a user; one without the scope is refused."""
+        found = await tokens.authenticate(self._store, text, self._now())
         if found is None:
             return None
-        writes = method != "GET"
+        request.state.client = found.name
+        writes = request.method != "GET"
         if not tokens.opens(found.scopes, "tasks", writes=writes):
             needed = "tasks:write" if writes else "tasks:read"
             raise OutOfScope(f"the token has no scope {needed}", scope=needed)
-        return found.user_id or self._user
+        return found
 
     # Handlers. Their names are in the operation ids of the OpenAPI document.
 
@@ -317,24 +338,25 @@ class _Backend:
         **parameters: Any,
     ) -> None:
         """Of a task's text only the title goes there, under the record's own rule for subjects."""
-        user: str = request.state.user
+        named = {"user_id": getattr(request.state, "user", None), "client": getattr(request.state, "client", None)}
         entry = audit.Entry.of(
             self._now(),
             request.state.actor,
-            action or self._action(request) or "",
+            action or self._action(request) or "read_tasks",
             target,
-            parameters={"user_id": printable(user)} | {key: printable(value) for key, value in parameters.items()},
+            parameters={key: printable(value) for key, value in (named | parameters).items() if value is not None},
             error=error,
             milliseconds=round((perf_counter() - request.state.started) * 1000),
         )
         audit.append(tx, entry)
 
     async def record_refusal(self, request: Request) -> None:
-        """What an identified user was refused is on the record too."""
+        """What an identified user was refused is on the record too, and whoever has a token without the scope."""
         action = self._action(request)
-        if getattr(request.state, "recorded", False) or not hasattr(request.state, "user") or not action:
-            return
         error = getattr(request.state, "error", None) or Unavailable("the call failed")
+        is_users = hasattr(request.state, "user") and action
+        if getattr(request.state, "recorded", False) or not (is_users or isinstance(error, OutOfScope)):
+            return
         task_id = request.path_params.get("task_id")
         target = f"task {printable(task_id, 20)}" if task_id else "tasks"
         try:
