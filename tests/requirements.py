@@ -135,6 +135,8 @@ REQUIREMENTS = {
     "gate:race": "Of any number of processes that race for one approval, one sends.",
     "gate:takeover": "A send whose process died is looked up and finished by another, once its lease ended.",
     "email:contract": "The Email server's texts and checks are its contract's, on stdio and HTTP in both eras.",
+    "email:data": "Beside each sentence of the Email server stands the same as data.",
+    "mail:local-stays": "Without an account somebody must sign in; a mail in a local mailbox says that it stays there.",
     "gmail-server:contract": "The Gmail server's models and codes are its contract's, on stdio and HTTP in both eras.",
     "mail:bad-input": "Bad input gets a clear error; nothing is sent and nothing lost.",
     "mail:small-schemas": "All mail tool schemas together stay under 16,000 characters.",
