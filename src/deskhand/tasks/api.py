@@ -72,21 +72,20 @@ def tasks_api(
     app = _TasksApi(
         title="Deskhand tasks",
         version=__version__,
-        docs_url=None,
-        redoc_url=None,
-        swagger_ui_oauth2_redirect_url=None,
+        openapi_url=None,
         exception_handlers={
             DeskError: problems.refuse,
             RequestValidationError: problems.refuse_fields,
             HTTPException: problems.refuse_route,
         },
     )
-    identified = _identifying_route(backend.identify)
-    for method, path, handler, status, answer, _ in backend.routes():
+    identified = _guarded_route(backend.identify)
+    for method, path, handler, status, answer, name in backend.routes():
         app.router.add_api_route(
             path,
             handler,
             methods=[method],
+            operation_id=name,
             status_code=status,
             response_model=None,
             response_class=Response,
@@ -94,9 +93,21 @@ def tasks_api(
             openapi_extra=openapi.EXTRA.get((method, path)),
             route_class_override=identified,
         )
-    health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: openapi.PROBLEM}
-    app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
-    app.add_api_route("/metrics", backend.metrics, response_model=None, response_class=Response)
+    for path, handler, name, route in (
+        ("/health", backend.health, "check_health", APIRoute),
+        ("/metrics", backend.metrics, "read_metrics", _guarded_route(backend.admit)),
+        ("/openapi.json", backend.document, "read_document", _guarded_route(backend.admit)),
+    ):
+        app.router.add_api_route(
+            path,
+            handler,
+            operation_id=name,
+            response_model=None,
+            response_class=Response,
+            responses=openapi.machine_responses(path),
+            include_in_schema=path != "/openapi.json",
+            route_class_override=route,
+        )
     app.add_middleware(_Seam, backend=backend)
     return app
 
@@ -107,8 +118,8 @@ class _Route(NamedTuple):
     handler: Callable[..., Any]
     status: int
     answer: type[BaseModel] | None
-    action: str | None = None
-    """What the record calls it; None for what only reads."""
+    name: str
+    """What the document calls it, and the record where it changes something."""
 
 
 class _Backend:
@@ -125,19 +136,21 @@ class _Backend:
         self._zone = zone
         self._user = user
         self._keyed = count()
-        self._actions = {(each.method, each.path.replace(":digits", "")): each.action for each in self.routes()}
+        self._actions = {
+            (each.method, each.path.replace(":digits", "")): each.name for each in self.routes() if each.method != "GET"
+        }
 
     def routes(self) -> list[_Route]:
         one = "/tasks/{task_id:digits}"
         return [
             _Route("POST", "/tasks", self.create, 201, models.Task, "create_task"),
-            _Route("GET", "/tasks", self.page, 200, models.TaskPage),
+            _Route("GET", "/tasks", self.page, 200, models.TaskPage, "list_tasks"),
             _Route("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted, "delete_tasks"),
             _Route("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults, "change_tasks"),
             _Route("POST", "/tasks/undo", self.undo, 200, models.Undone, "undo_task_change"),
-            _Route("GET", "/tasks/export", self.export, 200, None),
+            _Route("GET", "/tasks/export", self.export, 200, None, "export_tasks"),
             _Route("POST", "/tasks/import", self.take, 200, models.Imported, "import_tasks"),
-            _Route("GET", one, self.get, 200, models.Task),
+            _Route("GET", one, self.get, 200, models.Task, "get_task"),
             _Route("PUT", one, self.update, 200, models.Task, "update_task"),
             _Route("PATCH", one, self.complete, 200, models.Task, "mark_task_completed"),
             _Route("DELETE", one, self.delete, 204, None, "delete_task"),
@@ -148,18 +161,17 @@ class _Backend:
 
     async def identify(self, request: Request) -> None:
         """The service's token names its user in X-User-ID; any other token names its owner; nobody else enters."""
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = _bearer(request)
         users = request.headers.getlist("x-user-id")
         request.state.actor = "tasks_api"
         user = None
-        if scheme.lower() == "bearer" and token:
-            if not users:
-                user = await self._owner(token, request.method)
-            elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
-                named = tokens.user_in_header(users[0])
-                user = named if len(users) == 1 and tokens.is_user_id(named) else None
-                if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
-                    request.state.actor = door
+        if not users and (found := await self._find_token(token, request.method)):
+            user = found.user_id or self._user
+        elif users and self._is_service(token):
+            named = tokens.user_in_header(users[0])
+            user = named if len(users) == 1 and tokens.is_user_id(named) else None
+            if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
+                request.state.actor = door
         if user is None:
             raise AuthRequired(
                 "nobody is identified",
@@ -167,17 +179,24 @@ class _Backend:
             )
         request.state.user = user
 
-    async def _owner(self, token: str, method: str) -> str | None:
-        found = await tokens.authenticate(self._store, token, self._now())
-        if found is None:
-            return None
+    async def admit(self, request: Request) -> None:
+        """Whoever has a token of this desk; of what machines ask no user is needed."""
+        token = _bearer(request)
+        if not self._is_service(token) and await self._find_token(token, request.method) is None:
+            raise AuthRequired("nobody is identified", hint="send the service token, or your own bearer token")
+
+    def _is_service(self, token: str) -> bool:
+        return secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token)
+
+    async def _find_token(self, token: str, method: str) -> tokens.Token | None:
+        found = await tokens.authenticate(self._store, token, self._now()) if token else None
         writes = method != "GET"
-        if not tokens.opens(found.scopes, "tasks", writes=writes):
+        if found is not None and not tokens.opens(found.scopes, "tasks", writes=writes):
             needed = "tasks:write" if writes else "tasks:read"
             raise OutOfScope(f"the token has no scope {needed}", scope=needed)
-        return found.user_id or self._user
+        return found
 
-    # Handlers. Their names are in the operation ids of the OpenAPI document.
+    # Handlers.
 
     async def create(self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None) -> Response:
         now = self._now()
@@ -270,6 +289,12 @@ class _Backend:
     async def health(self) -> Response:
         await self._store.read_one(_answer_one)
         return _json({"status": "ok"})
+
+    async def document(self, request: Request) -> Response:
+        document = request.app.openapi()
+        if root := request.scope.get("root_path", "").rstrip("/"):
+            document = document | {"servers": [{"url": root}]}
+        return _json(document)
 
     async def metrics(self) -> Response:
         lines = ["# TYPE deskhand_tasks_requests_total counter"]
@@ -394,20 +419,26 @@ class _Seam:
             self._backend.seconds[method, route] += perf_counter() - started
 
 
-def _identifying_route(identify: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
-    """A route that nobody enters unidentified; said as a dependency it would cost more than it does."""
+def _bearer(request: Request) -> str:
+    """The token that the request carries; "" for none, which nobody has."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token if scheme.lower() == "bearer" else ""
 
-    class Identified(APIRoute):
+
+def _guarded_route(let_in: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
+    """A route that nobody enters without a key; said as a dependency it would cost more than it does."""
+
+    class Guarded(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
 
-            async def handle_identified(request: Request) -> Response:
-                await identify(request)
+            async def handle_guarded(request: Request) -> Response:
+                await let_in(request)
                 return await handle(request)
 
-            return handle_identified
+            return handle_guarded
 
-    return Identified
+    return Guarded
 
 
 def _filter(request: Request) -> TaskFilter:

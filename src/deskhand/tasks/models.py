@@ -109,7 +109,9 @@ Due = Annotated[
     BeforeValidator(due.check_due),
     Field(
         description="ISO 8601 with an offset, or a word: today, tomorrow, friday, +3d, eom, 17:00, friday 17:00",
-        json_schema_extra={"anyOf": [{"format": "date-time"}, {"pattern": due.WORDS}]},
+        json_schema_extra={
+            "anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "pattern": due.WORDS}]
+        },
         examples=["2025-12-20T10:00:00Z", "tomorrow 17:00"],
     ),
 ]
