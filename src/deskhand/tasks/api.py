@@ -72,14 +72,17 @@ def tasks_api(
     app = _TasksApi(
         title="Deskhand tasks",
         version=__version__,
+        docs_url=None,
+        redoc_url=None,
         openapi_url=None,
+        swagger_ui_oauth2_redirect_url=None,
         exception_handlers={
             DeskError: problems.refuse,
             RequestValidationError: problems.refuse_fields,
             HTTPException: problems.refuse_route,
         },
     )
-    identified = _guarded_route(backend.identify)
+    identified = _identifying_route(backend.identify)
     for method, path, handler, status, answer, name in backend.routes():
         app.router.add_api_route(
             path,
@@ -93,21 +96,26 @@ def tasks_api(
             openapi_extra=openapi.EXTRA.get((method, path)),
             route_class_override=identified,
         )
-    for path, handler, name, route in (
-        ("/health", backend.health, "check_health", APIRoute),
-        ("/metrics", backend.metrics, "read_metrics", _guarded_route(backend.admit)),
-        ("/openapi.json", backend.document, "read_document", _guarded_route(backend.admit)),
-    ):
-        app.router.add_api_route(
-            path,
-            handler,
-            operation_id=name,
-            response_model=None,
-            response_class=Response,
-            responses=openapi.machine_responses(path),
-            include_in_schema=path != "/openapi.json",
-            route_class_override=route,
-        )
+    health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: openapi.PROBLEM}
+    app.add_api_route(
+        "/health",
+        backend.health,
+        operation_id="check_health",
+        response_model=None,
+        response_class=Response,
+        responses=health,
+    )
+    admitted = _identifying_route(backend.admit)
+
+    async def document(request: Request) -> Response:
+        said = app.openapi()
+        if root := request.scope.get("root_path"):
+            said = said | {"servers": [{"url": root}]}
+        return _json(said)
+
+    closed: dict[str, Callable[..., Any]] = {"/metrics": backend.metrics, "/openapi.json": document}
+    for path, handler in closed.items():
+        app.router.add_api_route(path, handler, include_in_schema=False, route_class_override=admitted)
     app.add_middleware(_Seam, backend=backend)
     return app
 
@@ -161,17 +169,19 @@ class _Backend:
 
     async def identify(self, request: Request) -> None:
         """The service's token names its user in X-User-ID; any other token names its owner; nobody else enters."""
-        token = _bearer(request)
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
         users = request.headers.getlist("x-user-id")
         request.state.actor = "tasks_api"
         user = None
-        if not users and (found := await self._find_token(token, request.method)):
-            user = found.user_id or self._user
-        elif users and self._is_service(token):
-            named = tokens.user_in_header(users[0])
-            user = named if len(users) == 1 and tokens.is_user_id(named) else None
-            if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
-                request.state.actor = door
+        if scheme.lower() == "bearer" and token:
+            if not users:
+                found = await self._find(token, request)
+                user = found and (found.user_id or self._user)
+            elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
+                named = tokens.user_in_header(users[0])
+                user = named if len(users) == 1 and tokens.is_user_id(named) else None
+                if (door := request.headers.get(recording.ACTOR)) in recording.DOORS:
+                    request.state.actor = door
         if user is None:
             raise AuthRequired(
                 "nobody is identified",
@@ -180,18 +190,24 @@ class _Backend:
         request.state.user = user
 
     async def admit(self, request: Request) -> None:
-        """Whoever has a token of this desk; of what machines ask no user is needed."""
-        token = _bearer(request)
-        if not self._is_service(token) and await self._find_token(token, request.method) is None:
-            raise AuthRequired("nobody is identified", hint="send the service token, or your own bearer token")
+        """For what is nobody's: the service's token, or any that reads tasks."""
+        request.state.actor = "tasks_api"
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
+                return
+            if await self._find(token, request) is not None:
+                return
+        raise AuthRequired("this is for who has a token", hint="send one as a bearer token")
 
-    def _is_service(self, token: str) -> bool:
-        return secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token)
-
-    async def _find_token(self, token: str, method: str) -> tokens.Token | None:
-        found = await tokens.authenticate(self._store, token, self._now()) if token else None
-        writes = method != "GET"
-        if found is not None and not tokens.opens(found.scopes, "tasks", writes=writes):
+    async def _find(self, text: str, request: Request) -> tokens.Token | None:
+        """The token of an assistant or a user; one without the scope is refused."""
+        found = await tokens.authenticate(self._store, text, self._now())
+        if found is None:
+            return None
+        request.state.client = found.name
+        writes = request.method != "GET"
+        if not tokens.opens(found.scopes, "tasks", writes=writes):
             needed = "tasks:write" if writes else "tasks:read"
             raise OutOfScope(f"the token has no scope {needed}", scope=needed)
         return found
@@ -233,7 +249,7 @@ class _Backend:
         if not given:
             raise InvalidInput("nothing was given to change", hint="send at least one field")
         said: dict[str, Any] = {"fields": sorted(given)}
-        if "title" in given:
+        if isinstance(changes.title, str):
             said["subject"] = changes.title
         wanted = self._resolve_due(changes, self._now())
         work = partial(rows.update, task_id=task_id, changes=wanted, if_match=if_match)
@@ -290,12 +306,6 @@ class _Backend:
         await self._store.read_one(_answer_one)
         return _json({"status": "ok"})
 
-    async def document(self, request: Request) -> Response:
-        document = request.app.openapi()
-        if root := request.scope.get("root_path", "").rstrip("/"):
-            document = document | {"servers": [{"url": root}]}
-        return _json(document)
-
     async def metrics(self) -> Response:
         lines = ["# TYPE deskhand_tasks_requests_total counter"]
         lines += [
@@ -342,24 +352,25 @@ class _Backend:
         **parameters: Any,
     ) -> None:
         """Of a task's text only the title goes there, under the record's own rule for subjects."""
-        user: str = request.state.user
+        named = {"user_id": getattr(request.state, "user", None), "client": getattr(request.state, "client", None)}
         entry = audit.Entry.of(
             self._now(),
             request.state.actor,
-            action or self._action(request) or "",
+            action or self._action(request) or "read_tasks",
             target,
-            parameters={"user_id": printable(user)} | {key: printable(value) for key, value in parameters.items()},
+            parameters={key: printable(value) for key, value in (named | parameters).items() if value is not None},
             error=error,
             milliseconds=round((perf_counter() - request.state.started) * 1000),
         )
         audit.append(tx, entry)
 
     async def record_refusal(self, request: Request) -> None:
-        """What an identified user was refused is on the record too."""
+        """What an identified user was refused is on the record too, and whoever has a token without the scope."""
         action = self._action(request)
-        if getattr(request.state, "recorded", False) or not hasattr(request.state, "user") or not action:
-            return
         error = getattr(request.state, "error", None) or Unavailable("the call failed")
+        is_users = hasattr(request.state, "user") and action
+        if getattr(request.state, "recorded", False) or not (is_users or isinstance(error, OutOfScope)):
+            return
         task_id = request.path_params.get("task_id")
         target = f"task {printable(task_id, 20)}" if task_id else "tasks"
         try:
@@ -419,26 +430,20 @@ class _Seam:
             self._backend.seconds[method, route] += perf_counter() - started
 
 
-def _bearer(request: Request) -> str:
-    """The token that the request carries; "" for none, which nobody has."""
-    scheme, _, token = request.headers.get("authorization", "").partition(" ")
-    return token if scheme.lower() == "bearer" else ""
+def _identifying_route(identify: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
+    """A route that nobody enters unidentified; said as a dependency it would cost more than it does."""
 
-
-def _guarded_route(let_in: Callable[[Request], Awaitable[None]]) -> type[APIRoute]:
-    """A route that nobody enters without a key; said as a dependency it would cost more than it does."""
-
-    class Guarded(APIRoute):
+    class Identified(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
 
-            async def handle_guarded(request: Request) -> Response:
-                await let_in(request)
+            async def handle_identified(request: Request) -> Response:
+                await identify(request)
                 return await handle(request)
 
-            return handle_guarded
+            return handle_identified
 
-    return Guarded
+    return Identified
 
 
 def _filter(request: Request) -> TaskFilter:

@@ -14,7 +14,6 @@ from pydantic import (
     Field,
     StrictBool,
     StrictStr,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -191,11 +190,9 @@ class TaskChanges(_Asked):
     parent_id: TaskId | MISSING | None = MISSING
     recurrence: RecurrenceRule | MISSING | None = MISSING
 
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_what_every_task_has(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
+    def values(self) -> dict[str, Any]:
+        """What each field shall be; null for what every task has changes nothing."""
+        given = self.model_dump()
         return {name: value for name, value in given.items() if value is not None or name not in ("title", "priority")}
 
 

@@ -49,13 +49,6 @@ def responses(method: str, path: str, status: int, answer: type[BaseModel] | Non
     return documented
 
 
-def machine_responses(path: str) -> dict[int | str, dict[str, Any]]:
-    """What is answered to a machine that asks after the backend itself."""
-    if path == "/health":
-        return {200: {"description": "it answers"}, 503: PROBLEM}
-    return {200: {"description": "Done"}, 401: PROBLEM, 403: PROBLEM}
-
-
 def complete(document: dict[str, Any]) -> None:
     """Add to the document that FastAPI has made."""
     parts = document["components"]
@@ -69,5 +62,3 @@ def complete(document: dict[str, Any]) -> None:
         for operation in operations.values():
             if path.startswith("/tasks"):
                 operation["security"] = [{"token": [], "user": []}, {"token": []}]
-            elif path != "/health":
-                operation["security"] = [{"token": []}]
