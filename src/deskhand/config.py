@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from deskhand import environment, unseen
-from deskhand.errors import BadConfig, FieldProblem
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem
 
 
 class Option(NamedTuple):
@@ -292,9 +292,10 @@ class Settings(BaseModel):
     def own_address(self) -> str:
         """The desk's own address, which must be set: nobody is guessed."""
         if self.address is None:
-            raise BadConfig(
-                "the desk has no mail address",
-                hint="set DESKHAND_ADDRESS to your address, or address under [mail] in config.toml",
+            raise AuthRequired(
+                "no mail account is set up at this desk",
+                hint="`deskhand init --mail gmail` or `--mail imap`, then `deskhand mail login`; to try it with a local"
+                " mailbox, whose mail reaches nobody, set DESKHAND_ADDRESS",
             )
         return self.address
 

@@ -5,12 +5,12 @@ import asyncio
 import sys
 import threading
 import time
-import webbrowser
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, flag, opened_desk, run, tell
+from deskhand.cli.browser import open_privately
+from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
 from deskhand.files import open_private
 from deskhand.servers import SERVERS
 
@@ -146,7 +146,7 @@ async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None
     found = await link(desk, address)
     tell(options, {"link": found, "address": address, "home": str(desk.settings.home)}, f"open {found}")
     if not options.no_browser and _has_display():
-        threading.Thread(target=webbrowser.open, args=[found], daemon=True).start()
+        threading.Thread(target=open_privately, args=[desk.settings.home, found], daemon=True).start()
 
 
 def _has_display() -> bool:
@@ -158,4 +158,4 @@ def _has_display() -> bool:
 
 
 def _say(text: str) -> None:
-    print(f"· {text}", file=sys.stderr, flush=True)
+    print(one_line(f"· {text}"), file=sys.stderr, flush=True)

@@ -85,12 +85,15 @@ class Orchestrator:
             error = await self._attempt(self._look(), "watcher")
             if isinstance(error, BadConfig):
                 raise error
-            await self._attempt(self._notes.look(), "notes")
-        await replies.look_around(self._desk)
+            if error := await self._attempt(self._notes.look(), "notes"):
+                log.warning("notes_not_read", extra={"why": error.message})
+        unheard = await self._attempt(replies.look_around(self._desk), "approvals")
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
         await self._publish_last()
+        if unheard is not None:
+            raise unheard
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; what was begun then is brought to its end."""

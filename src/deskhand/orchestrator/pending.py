@@ -28,6 +28,7 @@ log = logging.getLogger("deskhand.pending")
 _MESSAGE_ID = ("message_id", "id", "gmail_id", "email_id", "source_message_id", "original_message_id")
 _SENDER = ("from", "sender", "from_address")
 _FRESH = timedelta(seconds=10)
+_MOST_FRESH = 50
 _LONGEST_ID = 998
 _LONGEST_FIELD = 2000
 _HEADER_ID = re.compile(r"[^\s<>\"()]+@[^\s<>\"()]+")
@@ -106,7 +107,7 @@ class PendingNotes:
         lying = await asyncio.to_thread(files.stamps, root, files.NEEDS_ACTION)
         self._settled.intersection_update(lying)
         since = (self._desk.now() - _FRESH).timestamp() * 1e9
-        self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying if stamp.changed > since]
+        self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying[-_MOST_FRESH:] if stamp.changed > since]
         refused: dict[str, str] = {}
         for stamp in lying:
             if stamp not in self._settled and (why := await self._explain_refusal(mailbox, stamp)):
@@ -149,6 +150,10 @@ class PendingNotes:
             step = await self._desk.store.write(steps.adopt_note, step.key, name, self._desk.now())
             if step is None:
                 return False  # somebody is at work on it
+        if step.state == "needs_info" and step.data.note == name:
+            # Nobody has answered it, and whoever made it pending again wants it looked at again.
+            await self._desk.store.write(steps.wake, step, step.data, ("needs_info",), self._desk.now())
+            return False
         if step.state in _STATUS:
             await asyncio.to_thread(self._mark, name, step)
         return step.state in _STATUS or step.data.note == name

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
-from deskhand.errors import Unavailable
+from deskhand.errors import DeskError
 from deskhand.orchestrator.triage import Decision
 from deskhand.store import Row, Store, Transaction
 
@@ -209,7 +209,7 @@ class Held:
 
     async def __aexit__(self, *_: object) -> None:
         self._beating.cancel()
-        with suppress(asyncio.CancelledError, Unavailable):
+        with suppress(asyncio.CancelledError, DeskError):
             await self._beating
 
     async def note(self, state: State, also: Callable[[Transaction], object] | None = None, **changes: Any) -> None:

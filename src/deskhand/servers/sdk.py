@@ -97,7 +97,10 @@ class StrictMetadata(FuncMetadata):
         """A model is dumped once, and the text is the same object: some clients show the one, some the other."""
         # Without an output schema a model is a content block (text, image, …): the SDK's own to convert.
         if self.output_schema is None or not isinstance(content, BaseModel):
-            return super().convert_result(content)
+            made = super().convert_result(content)
+            if isinstance(made, CallToolResult) and not made.content:  # some clients show the text alone
+                made.content = [TextContent(text=json.dumps(content))]
+            return made
         if isinstance(content, CallToolResult | InputRequiredResult):
             return super().convert_result(content)
         structured = content.model_dump(mode="json", by_alias=True)
