@@ -170,7 +170,7 @@ def _options() -> Iterator[str]:
 def _default(name: str) -> str:
     field = Settings.model_fields[name]
     if field.is_required():
-        return "the platform's user directory" if name == "home" else "must be given"
+        return {"home": "the platform's user directory", "timezone": "the machine's zone"}[name]
     match field.default:
         case None:
             return "none"

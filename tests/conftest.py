@@ -47,7 +47,7 @@ def home(tmp_path: Path) -> Home:
     vault.mkdir()
     inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
     paths = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(vault)}
-    return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING"})
+    return Home(vault, inherited | paths | {"SERVICE_AUTH_TOKEN": TOKEN, "MCP_LOG_LEVEL": "WARNING", "TZ": "UTC"})
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from deskhand import environment, unseen
-from deskhand.errors import BadConfig, FieldProblem
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem
 
 
 class Option(NamedTuple):
@@ -118,6 +118,12 @@ class Settings(BaseModel):
         "a secret text",
         "Bearer token that the HTTP servers demand and the tasks client sends.",
     )
+    socket: Folder | None = option(
+        "socket",
+        "DESKHAND_SOCKET",
+        "a file",
+        "Where the running desk lets servers on stdio join; desk.sock in its home.",
+    )
     port: int = option(
         "port", "MCP_SERVER_PORT", "a port, 1 to 65535", "Port of an MCP server that speaks HTTP.", 3000, ge=1, le=65535
     )
@@ -128,8 +134,8 @@ class Settings(BaseModel):
         "timezone",
         "DESKHAND_TIMEZONE",
         "a zone such as Europe/Berlin",
-        "Where the person's days begin: what today and 17:00 mean.",
-        "UTC",
+        "The person's zone: what today and 17:00 mean, and when a repeated task is due again.",
+        ...,
     )
     dev_mode: Switch = option(
         "dev_mode", "DEV_MODE", "true or false", "Log what would be sent and send nothing.", False
@@ -169,6 +175,9 @@ class Settings(BaseModel):
     imap_url: Secret | None = option("mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST", "IMAP account.")
     smtp_url: Secret | None = option(
         "mail.smtp_url", "DESKHAND_SMTP_URL", "smtps://USER@HOST", "SMTP account that sends for it."
+    )
+    mail_ca: Folder | None = option(
+        "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
     )
     fastapi_base_url: Origin | None = option(
         "tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL", "Tasks backend; without it the embedded one."
@@ -283,9 +292,10 @@ class Settings(BaseModel):
     def own_address(self) -> str:
         """The desk's own address, which must be set: nobody is guessed."""
         if self.address is None:
-            raise BadConfig(
-                "the desk has no mail address",
-                hint="set DESKHAND_ADDRESS to your address, or address under [mail] in config.toml",
+            raise AuthRequired(
+                "no mail account is set up at this desk",
+                hint="`deskhand init --mail gmail` or `--mail imap`, then `deskhand mail login`; to try it with a local"
+                " mailbox, whose mail reaches nobody, set DESKHAND_ADDRESS",
             )
         return self.address
 
@@ -341,7 +351,7 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
     """The settings of this process. `env_file` may set the options of the tasks contract and no other one."""
     variables = environment.variables() if variables is None else dict(variables)
     file = environment.config_file(variables)
-    given: dict[str, Any] = {"home": environment.home(variables)}
+    given: dict[str, Any] = {"home": environment.home(variables), "timezone": environment.timezone(variables)}
     sources = dict.fromkeys(OPTIONS, "default")
     problems = list(_unknown_variables(variables))
 

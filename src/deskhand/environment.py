@@ -24,6 +24,20 @@ def home(environment: Environment) -> str:
     return os.path.join(data, "deskhand")
 
 
+def timezone(environment: Environment) -> str:
+    """The machine's time zone by its name; UTC where it does not say."""
+    from zoneinfo import ZoneInfo
+
+    named = environment.get("TZ", "").lstrip(":")
+    for name in (named, os.path.realpath("/etc/localtime")):
+        try:
+            found = ZoneInfo(name.rpartition("/zoneinfo/")[2]).key
+        except (ValueError, OSError, KeyError):  # a rule in place of a name, a zone that is not known here
+            continue
+        return found.replace("Etc/UTC", "UTC")
+    return "UTC"
+
+
 def editor(environment: Environment) -> list[str]:
     """The person's own editor, with its arguments; empty where none is named."""
     import shlex

@@ -17,6 +17,8 @@
     │   ├── UnderWay          another process is sending it right now
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
+    │   ├── ProviderDown      the person's mail provider does not answer
+    │   ├── ServerDown        an MCP server does not answer: the word of whoever calls one
     │   ├── TimedOut
     │   └── BackendFailed     it answered, with a failure of its own
     ├── BadConfig             a setting is missing, unknown or malformed
@@ -29,6 +31,8 @@ Raise deep, translate once at the door: `mcp_error` is the wire form of the Gmai
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
+
+from deskhand.unseen import spell_out_line
 
 MCPErrorCode = Literal[
     "auth_required",
@@ -173,11 +177,19 @@ class OutcomeUnknown(SendFailed):
 
 
 class Unavailable(DeskError):
-    code = "mcp_unavailable"
     error_type: ClassVar[ErrorType] = "connection_error"
     exit_code = 7
     http_status = 503
     retryable = True
+
+
+class ProviderDown(Unavailable):
+    def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
+        super().__init__(message, hint=hint, reason="provider_unavailable", **details)
+
+
+class ServerDown(Unavailable):
+    code = "mcp_unavailable"
 
 
 class TimedOut(Unavailable):
@@ -233,17 +245,17 @@ def printable(value: object, limit: int = 200) -> str:
 
 
 def describe(error: DeskError) -> str:
-    """The lines a person reads on the command line."""
-    lines = [f"error: {error.message}"]
+    """The lines a person reads on the command line. What is wrong is one line, whoever's words are in it."""
+    lines = [f"error: {spell_out_line(error.message)}"]
     fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
     lines += [
-        f"  {field['field']}: {field['message']}"
+        spell_out_line(f"  {field['field']}: {field['message']}")
         + (f" (got {field['received_value']!r})" if field["received_value"] is not None else "")
         + (f"; {field['suggestion']}" if field["suggestion"] else "")
         for field in fields
     ]
     if error.hint:
-        lines.append(f"  {error.hint}")
+        lines.append(f"  {spell_out_line(error.hint)}")
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)

@@ -352,7 +352,7 @@ async def test_without_an_approval_the_rate_is_not_looked_at(site: Site) -> None
 @requirement("gate:put-back")
 @pytest.mark.parametrize("call", ["drafts.create", "drafts.send"])
 async def test_a_refusal_of_the_provider_spends_neither_the_approval_nor_the_rate(site: Site, call: str) -> None:
-    site.gmail.plan(call, Status(403, "rateLimitExceeded"))
+    site.gmail.plan(call, Status(403, "rateLimitExceeded", retry_after=60))
     async with site.client("email", DESKHAND_MAX_SENDS="1") as client:
         await asked_and_approved(site, client)
         assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
@@ -364,7 +364,7 @@ async def test_a_refusal_of_the_provider_spends_neither_the_approval_nor_the_rat
 
 @requirement("gate:put-back")
 async def test_a_hand_written_approval_comes_back_from_a_refusal_too(site: Site) -> None:
-    site.gmail.plan("drafts.send", Status(403, "rateLimitExceeded"))
+    site.gmail.plan("drafts.send", Status(403, "rateLimitExceeded", retry_after=60))
     site.write()
     async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")

@@ -3,7 +3,7 @@
 import pytest
 
 from deskhand.gate.risk import Facts, assess
-from deskhand.mail import weblinks
+from deskhand.mail import mime, weblinks
 from tests.hostile.spellings import SPELLINGS
 from tests.requirements import requirement
 from tests.web.browser import chromium, needs_chromium
@@ -40,3 +40,74 @@ async def test_the_table_of_spellings_is_chromiums() -> None:
         hosts = await page.evaluate(HOSTS, [*SPELLINGS])
 
     assert dict(zip(SPELLINGS, hosts, strict=True)) == SPELLINGS
+
+
+MISLEADING = (
+    "<a href='https://evil.example/'>https://bank.example/</a>",
+    "<a href='//evil.example/'>https://bank.example/</a>",
+    "<a href='https:/evil.example/'>bank.example</a>",
+    "<a href='https:evil.example'>bank.example</a>",
+    "<a href='https:\\\\evil.example'>bank.example</a>",
+    "<a href='https:///evil.example'>bank.example</a>",
+    "<a href=' https://evil.example'>bank.example</a>",
+    "<a href='ht&#9;tps://evil.example'>bank.example</a>",
+    "<a href='https&colon;//evil.example'>bank.example</a>",
+    "<a href='https://evil.example.'>bank.example</a>",
+    "<a href='https://evil.example'>bank.example.</a>",
+    "<a href='https://evil.example'>Sign in at bank.example now</a>",
+    "<a href='https://evil.example'>Sign in: https://bank.example/login</a>",
+    "<a href='https://evil.example'>www.bank.example</a>",
+    "<a href='https://evil.example'>ban<b>k.exam</b>ple</a>",
+    "<a href='https://evil.example'>bank.exam<!-- -->ple</a>",
+    "<a href='https://evil.example'>BANK.EXAMPLE</a>",
+    "<a href='https://bank.example.evil.example'>bank.example</a>",
+    "<a href='https://bank.example@evil.example'>our site</a>",
+    "<a href='https://bank.example&#64;evil.example'>bank.example</a>",
+    "<a href='https://evil.example\\@bank.example'>bank.example</a>",
+    "<a href='https://evil.example?bank.example'>bank.example</a>",
+    "<a href='HTTPS://EVIL.EXAMPLE#bank.example'>bank.example</a>",
+    "<a href='https://%65vil.example'>bank.example</a>",
+    "<base href='https://evil.example/'><a href='/login'>bank.example</a>",
+    "<base href='https://evil.example/'><a href='https:login'>bank.example</a>",
+    "<form action='https://evil.example/'>bank.example<input></form>",
+    "<form action='//evil.example/'><button>bank.example</button></form>",
+    "<form><button formaction='https://evil.example/'>bank.example</button></form>",
+)
+
+
+@requirement("hostile:links")
+@pytest.mark.parametrize("source", MISLEADING)
+def test_a_link_that_misleads_is_reported_with_where_it_leads(source: str) -> None:
+    mail = mime.parse(f"Content-Type: text/html\n\n<p>Dear Ann</p>{source}".encode())
+
+    assert any("evil.example" in warning for warning in mail.warnings), (mail.body, mail.warnings)
+
+
+@requirement("hostile:links")
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("<a href='https://shop.example/x'>Buy</a> now", "Buy <https://shop.example/x> now"),
+        ("<a href='https://shop.example/'>https://shop.example</a>", "https://shop.example"),
+        ("<a href='mailto:bo@example.org'>bo@example.org</a>", "bo@example.org"),
+        ("<a href='mailto:bo@example.org'>write</a>", "write <mailto:bo@example.org>"),
+        ("<a href='javascript:alert(1)'>x</a>", "x <javascript:>"),
+        ("<a href='#top'>up</a>", "up"),
+        ("<a href='https://shop.example/a'><img src=x></a>", "<https://shop.example/a>"),
+        ("<base href='https://shop.example/'><a href='/login'>sign in</a>", "sign in <https://shop.example/(/login)>"),
+        ("<a href='https://example.org/report.pdf'>report.pdf</a>", "report.pdf <https://example.org/report.pdf>"),
+    ],
+)
+def test_the_address_of_each_link_stands_behind_its_words(source: str, text: str) -> None:
+    mail = mime.parse(f"Content-Type: text/html\n\n{source}".encode())
+
+    assert (mail.body, mail.warnings) == (text, ())
+
+
+@requirement("hostile:links")
+def test_an_address_in_a_plain_mail_that_misleads_is_reported() -> None:
+    mail = mime.parse(b"Subject: x\n\nSee https://bank.example@evil.example/ and https://bank.example/.")
+
+    assert mail.warnings == (
+        "an address shows another name before its host, it leads to evil.example: https://bank.example@evil.example/",
+    )

@@ -233,7 +233,7 @@ async def test_drafts_and_sent_mail_lie_where_the_server_says(
 ) -> None:
     mail = outgoing(to="me@example.com")
     draft = await mailbox.create_draft(mail.raw, None)
-    assert (await mailbox.get(draft)).summary.labels == ("DRAFT",)
+    assert (await mailbox.get(draft.message_id)).summary.labels == ("DRAFT",)
 
     sent = await mailbox.send(await mailbox.prepare(mail), mail)
 

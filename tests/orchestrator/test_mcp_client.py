@@ -1,5 +1,6 @@
 """MCPClient: a kept connection, restarted when it died, and a fallback that reads as nothing but a fallback."""
 
+import json
 import os
 import signal
 import sys
@@ -7,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dirty_equals import IsStr
 
-from deskhand.errors import Denied, NotFound, Unavailable
+from deskhand.errors import Denied, NotFound, ServerDown, Unavailable
 from deskhand.orchestrator.mcp_client import MCPClient
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
@@ -64,6 +66,60 @@ async def test_a_fallbacks_result_can_never_be_read_as_sent(home: Home) -> None:
     assert answer["fallback"] == pretended
     with pytest.raises(Unavailable):
         await gmail.call_tool("send_email", {})
+
+
+@requirement("orchestrator:client")
+async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallback(home: Home) -> None:
+    notes = client(home)
+
+    async def fallback() -> str:
+        return "the note as it was"
+
+    try:
+        answer = await notes.call_tool("read_note", {"path": "b.md"}, fallback)
+        with pytest.raises(NotFound):
+            await notes.call_tool("read_note", {"path": "c.md"})
+    finally:
+        await notes.close()
+
+    assert answer == {"error": "not_found", "message": IsStr(regex=".*b.md.*"), "fallback": "the note as it was"}
+    (log,) = (home.vault / "Logs").glob("orchestrator_*.jsonl")
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["event"], line["server"], line["tool"]) for line in lines] == 2 * [
+        ("not_found", "obsidian", "read_note")
+    ]
+
+
+@requirement("orchestrator:client")
+async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))  # where the server's own files go
+    (home.vault / "a.md").write_text("Hello.\n")
+    notes = MCPClient("obsidian", [sys.executable, "-m", "deskhand", "mcp", "obsidian"], home.vault)
+    try:
+        assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
+    finally:
+        await notes.close()
+
+
+@requirement("orchestrator:client")
+async def test_a_server_that_does_not_start_says_why(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+    wrong = MCPClient(
+        "gmail",
+        [sys.executable, "-m", "deskhand", "mcp", "gmail"],
+        home.vault,
+        environment=home.environment | {"VAULT_PATH": "/nowhere/at/all"},
+    )
+    with pytest.raises(ServerDown, match="the vault /nowhere/at/all is not a folder"):
+        await wrong.call_tool("list_emails", {})
+    await wrong.close()
+    assert "is not a folder" in capfd.readouterr().err
+
+    nowhere = client(home, "http://127.0.0.1:9/mcp")
+    with pytest.raises(ServerDown) as failed:
+        await nowhere.call_tool("read_note", {"path": "a.md"})
+    assert "TaskGroup" not in failed.value.message
 
 
 @requirement("orchestrator:client")

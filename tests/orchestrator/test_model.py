@@ -84,7 +84,7 @@ def test_one_bad_answer_costs_nothing(office: Office, model: ModelStub) -> None:
 
 
 @requirement("orchestrator:model")
-@pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (503, "mcp_unavailable"), (401, "auth_required")])
+@pytest.mark.parametrize(("status", "code"), [(429, "rate_limited"), (503, "internal_error"), (401, "auth_required")])
 def test_while_the_network_fails_the_mail_stays_pending_and_says_why(
     office: Office, model: ModelStub, status: int, code: str
 ) -> None:

@@ -267,3 +267,16 @@ def test_a_desk_that_cannot_work_at_all_ends_with_one(office: Office) -> None:
     (office.home.path / "rules.toml").write_text("[[rule]]\nname = 'everything'\ndecision = 'archive'\n")
     done = office.home.command("orchestrate", "--once")
     assert (done.returncode, "rules.toml" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+
+
+@requirement("orchestrator:failure")
+@pytest.mark.parametrize("folder", ["Needs_Action", "Drafts", "Logs"])
+def test_one_folder_that_is_none_keeps_no_other_work_from_being_done(office: Office, folder: str) -> None:
+    (office.vault / folder).write_text("a file")
+    office.receive(question())
+    done = office.home.command("orchestrate", "--once")
+    assert (done.returncode, "Traceback" in done.stderr) == (int(folder == "Drafts"), False)
+    if folder != "Logs":
+        assert f"{folder} is not a folder" in done.stderr
+    if folder != "Needs_Action":
+        assert len(office.files("Needs_Action")) == 1

@@ -1,5 +1,6 @@
 """Beyond the contract: labels, projects, subtasks, recurrence, bulk, undo, words for due dates."""
 
+import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from deskhand.app import Desk
+from deskhand.config import load
 from deskhand.errors import error_response
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tasks import invalid_arguments, more_tasks_tools, tasks_tools
 from deskhand.tasks import due, recurrence
+from tests.home import Home
 from tests.requirements import requirement
 from tests.tasks.service import fields, ok, refused
 
@@ -133,6 +136,23 @@ RULES = st.builds(
     st.sampled_from(["", ";BYMONTH=2", ";BYMONTH=3,9"]),
     st.sampled_from(["", ";COUNT=1", ";COUNT=5", ";UNTIL=20270601T000000Z"]),
 )
+PLACES = [
+    "FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1",
+    "FREQ=MONTHLY;INTERVAL=2;BYDAY=SA,SU;BYSETPOS=1,-1",
+    "FREQ=MONTHLY;BYMONTHDAY=13,14,15;BYDAY=FR,SA;BYSETPOS=1",
+    "FREQ=YEARLY;BYMONTH=3,10;BYDAY=SU;BYSETPOS=-1",
+    "FREQ=YEARLY;BYMONTH=3;BYDAY=-1SU",
+    "FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR,SA,SU;BYSETPOS=100",
+    "FREQ=WEEKLY;INTERVAL=2;BYDAY=SU,MO;WKST=SU",
+    "FREQ=WEEKLY;BYDAY=MO,WE,FR;BYSETPOS=2;WKST=SU",
+    "FREQ=MONTHLY;BYDAY=2TU,-1FR",
+    "FREQ=MONTHLY;BYMONTHDAY=-1",
+    "FREQ=MONTHLY;BYMONTHDAY=31",
+    "FREQ=MONTHLY",
+    "FREQ=YEARLY",
+]
+ZONES = ["America/New_York", "Pacific/Auckland", "Europe/Berlin", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"]
+STARTS = st.datetimes(datetime(2026, 1, 1), datetime(2027, 12, 31)).map(lambda at: at.replace(microsecond=0))  # noqa: DTZ001
 
 
 @requirement("tasks:beyond")
@@ -141,13 +161,97 @@ RULES = st.builds(
 def test_the_next_time_is_the_one_that_a_foreign_judge_names(rule: str, day: int, later: int) -> None:
     start = datetime(2026, 1, 1, 9, 0, tzinfo=UTC) + timedelta(day)
     after = start + timedelta(later)
+
+    assert recurrence.following(recurrence.parse(rule), start, after, UTC) == judged(rule, start, after)
+
+
+def judged(rule: str, start: datetime, after: datetime) -> datetime | None:
+    """The next time by python-dateutil, which walks the wall time of the start's own zone."""
     parsed = recurrence.parse(rule)
-    foreign = rrulestr(rule, dtstart=start)
-    series = list(foreign) if parsed.count else foreign.between(start, after + timedelta(4000), inc=True)
+    foreign = rrulestr(rule, dtstart=start.replace(fold=0))
+    series = list(foreign) if parsed.count else foreign.between(start, after + timedelta(4400), inc=True)
     # The first task of a series counts, whether or not the rule would name its day.
     series = (series if start in series else [start, *series])[: parsed.count]
+    return next((each for each in (moment.astimezone(UTC) for moment in series) if each > after), None)
 
-    assert recurrence.following(parsed, start, after) == next((each for each in series if each > after), None)
+
+@requirement("tasks:wall-time")
+@settings(max_examples=120, deadline=None)
+@given(rule=st.sampled_from(PLACES) | RULES, zone=st.sampled_from(ZONES), wall=STARTS, later=st.integers(0, 9000))
+def test_the_next_time_is_the_foreign_judges_in_every_zone(rule: str, zone: str, wall: datetime, later: int) -> None:
+    here = ZoneInfo(zone)
+    # A wall time that the clock never showed is no start.
+    start = wall.replace(tzinfo=here).astimezone(UTC).astimezone(here)
+    after = start.astimezone(UTC) + timedelta(hours=later)
+
+    found = recurrence.following(recurrence.parse(rule), start.astimezone(UTC), after, here)
+
+    assert found == judged(rule, start, after)
+
+
+@requirement("tasks:wall-time")
+@pytest.mark.parametrize(
+    ("zone", "due_date", "rule", "following"),
+    [
+        ("America/New_York", "2126-03-01T21:00:00-05:00", "FREQ=WEEKLY;BYDAY=FR", "2126-03-08T21:00:00-05:00"),
+        ("Pacific/Auckland", "2126-06-03T08:00:00+12:00", "FREQ=WEEKLY;BYDAY=MO", "2126-06-10T08:00:00+12:00"),
+        ("Europe/Berlin", "2126-03-30T09:00:00+01:00", "FREQ=DAILY", "2126-03-31T09:00:00+02:00"),
+        ("Europe/Berlin", "2126-10-26T09:00:00+02:00", "FREQ=DAILY", "2126-10-27T09:00:00+01:00"),
+        ("Europe/Berlin", "2126-01-31T00:30:00+01:00", "FREQ=MONTHLY;BYMONTHDAY=-1", "2126-02-28T00:30:00+01:00"),
+        ("America/New_York", "2126-12-24T20:00:00-05:00", "FREQ=DAILY;UNTIL=21261225", "2126-12-25T20:00:00-05:00"),
+        ("America/New_York", "2126-12-25T20:00:00-05:00", "FREQ=DAILY;UNTIL=21261225", None),
+    ],
+)
+async def test_a_repeated_task_comes_back_by_the_persons_clock(
+    home: Home, zone: str, due_date: str, rule: str, following: str | None
+) -> None:
+    desk = Desk(load(home.environment | {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": zone}).settings)
+    try:
+        task = {"title": "t", "due_date": due_date, "recurrence": rule}
+        made = await desk.tasks.call("ann", "POST", "/tasks", body=task)
+        done = await desk.tasks.call("ann", "PATCH", f"/tasks/{made['id']}", body={"completed": True})
+        found = done["next_id"] and await desk.tasks.call("ann", "GET", f"/tasks/{done['next_id']}")
+    finally:
+        await desk.leave_tasks()
+        desk.close()
+
+    instants = [each and datetime.fromisoformat(each) for each in (found and found["due_date"], following)]
+    assert instants[0] == instants[1]
+
+
+@requirement("tasks:wall-time")
+@pytest.mark.parametrize(
+    ("variable", "zone"),
+    [
+        ("America/New_York", "America/New_York"),
+        (":Europe/Berlin", "Europe/Berlin"),
+        ("/usr/share/zoneinfo/Asia/Tokyo", "Asia/Tokyo"),
+        ("Etc/UTC", "UTC"),
+    ],
+)
+def test_without_a_setting_the_zone_is_the_machines(home: Home, variable: str, zone: str) -> None:
+    assert load(home.environment | {"TZ": variable}).settings.timezone == zone
+    set_ = home.environment | {"TZ": variable, "DESKHAND_TIMEZONE": "Africa/Cairo"}
+    assert load(set_).settings.timezone == "Africa/Cairo"
+
+
+@requirement("tasks:wall-time")
+@pytest.mark.parametrize("variable", ["CET-1CEST", "Mars/Olympus", "", "../../etc/passwd"])
+def test_a_zone_of_the_machine_that_has_no_name_stops_nobody(home: Home, variable: str) -> None:
+    assert ZoneInfo(load(home.environment | {"TZ": variable}).settings.timezone)
+
+
+@requirement("tasks:beyond")
+def test_no_rule_keeps_the_desk_busy() -> None:
+    rules = ["FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30", "FREQ=YEARLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=366;COUNT=9999"]
+    start = datetime(1970, 1, 1, tzinfo=UTC)
+    started = time.process_time()
+
+    for rule in rules:
+        assert (
+            recurrence.following(recurrence.parse(rule), start, start + timedelta(20_000), ZoneInfo(ZONES[0])) is None
+        )
+    assert time.process_time() - started < 5
 
 
 @requirement("tasks:beyond")

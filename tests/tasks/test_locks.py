@@ -15,6 +15,7 @@ from deskhand.tasks.models import NewTask, TaskChanges, TaskFilter
 from tests.requirements import requirement
 
 NOW = "2026-11-15T10:00:00.000000Z"
+UTC = ZoneInfo("UTC")
 
 
 @pytest.fixture
@@ -69,8 +70,8 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
     ids = [made(opened, str(number)) for number in range(10)]
     ninth, tenth = ids[8:]
     assert (ninth, tenth) == (9, 10)  # as texts they are the other way round
-    calendar = calendars.write_calendar(opened.write_sync(lambda tx: calendars.read_all(tx, "ann")))
-    todos, _ = vtodo.parse_todos(calendar.encode(), ZoneInfo("UTC"))
+    calendar = calendars.write_calendar(opened.write_sync(lambda tx: calendars.read_all(tx, "ann")), UTC)
+    todos = vtodo.parse_todos(calendar.encode(), UTC).todos
 
     with psycopg.connect(url) as other, ThreadPoolExecutor(1) as thread:
         lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
@@ -80,7 +81,7 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
         # Had it taken the tenth first, each would have what the other waits for.
         assert other.execute(lock, (tenth,)).fetchone() == (tenth,)
         other.commit()
-        assert importing.result() == 0
+        assert importing.result().imported == 0
 
 
 @requirement("tasks:vtodo")
@@ -88,7 +89,7 @@ def test_an_import_locks_tasks_in_the_order_of_everybody_else(opened: Store, url
 def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store, url: str) -> None:
     first, second = made(opened, "first"), made(opened, "second")
     file = "BEGIN:VTODO\nUID:a\nSUMMARY:second\nEND:VTODO\nBEGIN:VTODO\nUID:b\nSUMMARY:first\nEND:VTODO\n"
-    todos, _ = vtodo.parse_todos(f"BEGIN:VCALENDAR\n{file}END:VCALENDAR\n".encode(), ZoneInfo("UTC"))
+    todos = vtodo.parse_todos(f"BEGIN:VCALENDAR\n{file}END:VCALENDAR\n".encode(), UTC).todos
 
     with psycopg.connect(url) as other, psycopg.connect(url) as same, ThreadPoolExecutor(1) as thread:
         lock = "SELECT id FROM task WHERE id = %s FOR UPDATE NOWAIT"
@@ -101,7 +102,7 @@ def test_an_import_that_waited_for_another_locks_in_that_order_too(opened: Store
         until_it_waits_for(other, opened, importing)
         assert other.execute(lock, (second,)).fetchone() == (second,)
         other.commit()
-        assert importing.result() == 0
+        assert importing.result().imported == 0
 
 
 def until_it_waits_for(other: "psycopg.Connection[Any]", opened: Store, call: "Future[Any]") -> None:

@@ -427,3 +427,16 @@ async def test_a_stream_gives_signs_of_life_and_ends_with_its_session(desk: Desk
         ": still here\n\n",
         ": still here\n\n",
     ]
+
+
+@requirement("orchestrator:pending-notes")
+async def test_the_page_names_the_notes_that_nobody_can_triage(office: Office, desk: Desk, person: Person) -> None:
+    (office.vault / "Needs_Action").mkdir()
+    (office.vault / "Needs_Action" / "<b>odd.md").write_text("---\nstatus: pending\n---\n")
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    await orchestrator.close()
+    page = (await person.reads("/")).text
+    assert "1 note in Needs_Action/ cannot be triaged" in page
+    assert "&lt;b&gt;odd.md" in page
+    assert "it has no message_id" in page

@@ -135,8 +135,7 @@ def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
         ask("smtp_url", "SMTP account, smtps://USER@HOST")
     ask("address", "Your mail address")
     ask("user", "User id of your tasks: any name, such as ada", "without one there are no tasks")
-    zone = init.system_zone()
-    ask("timezone", "Time zone", zone and f"this machine: {zone}")
+    ask("timezone", "Time zone", f"without an answer: {environment.timezone(environment.variables())}")
     return answers
 
 

@@ -1,10 +1,10 @@
 """`deskhand mail login`: the person signs the desk in to their mail account."""
 
 import argparse
-import webbrowser
 from pathlib import Path
 from typing import Any
 
+from deskhand.cli.browser import open_privately
 from deskhand.cli.command import ask_secret, command, flag, group
 
 
@@ -28,7 +28,7 @@ def _gmail(options: argparse.Namespace) -> None:
     def visit(url: str) -> None:
         print(f"Open this page and agree:\n{url}", flush=True)
         if not options.no_browser:
-            webbrowser.open(url)
+            open_privately(settings.home, url)
 
     client = installed_client(options.client) if options.client else known_client(settings)
     place = sign_in(settings, client, visit)
@@ -47,8 +47,9 @@ def _gmail(options: argparse.Namespace) -> None:
 def _imap(options: argparse.Namespace) -> None:
     from deskhand.config import load
     from deskhand.mail import credentials
-    from deskhand.mail.accounts import imap_account
+    from deskhand.mail.accounts import imap_account, smtp_account
     from deskhand.mail.imap_session import ImapSession
+    from deskhand.mail.smtp import try_sign_in
 
     del options
     settings = load().settings
@@ -56,3 +57,10 @@ def _imap(options: argparse.Namespace) -> None:
     password = ask_secret(f"App password of {account.user} at {account.host}: ")
     ImapSession(account, password).close()
     print(f"The password is kept in {credentials.keep(settings.home, account.secret_name, password)}.")
+    print(f"Signed in to {account.host}, where mail is read.", flush=True)
+    if settings.smtp_url is None:
+        print("No account sends for it: set DESKHAND_SMTP_URL to smtps://USER@HOST, then `deskhand doctor`.")
+        return
+    relay = smtp_account(settings)
+    try_sign_in(relay, relay.password or password)
+    print(f"Signed in to {relay.host}, which sends it.")

@@ -48,13 +48,17 @@ def _export(options: argparse.Namespace) -> None:
         _write(Path(options.file), content)
 
 
-def _import(options: argparse.Namespace) -> None:
+def _import(options: argparse.Namespace) -> int:
     take = partial(_call, method="POST", path="/tasks/import", body=_read(options.file))
     done = at_desk(take, env_file=True)
     text = f"{done['imported']:,} tasks imported, {done['already_there']:,} were already there"
     if done["left_out"]:
         text += f", {done['left_out']:,} left out (no tasks, or cancelled)"
+    for each in done["problems"]:
+        what = "not quite as it stands there" if each["imported"] else "not imported"
+        print(f"line {each['line']}: {each['title']!r} {what}: {each['message']}", file=sys.stderr)
     tell(options, done, text)
+    return int(any(not each["imported"] for each in done["problems"]))
 
 
 def _read(file: str) -> bytes:

@@ -92,7 +92,7 @@ class Folders:
 
     def move(self, found: RequestFile, folder: Folder, name: str | None = None) -> RequestFile:
         with self._open(found.folder) as source, self._open(folder) as target:
-            free = _free_name(target, name or found.name)
+            free = free_name(target, name or found.name)
             disk.move(source, found.name, target, free)
         return replace(found, folder=folder, name=free)
 
@@ -124,7 +124,7 @@ class Folders:
     def return_claimed(self, claimed: str, folder: Folder) -> RequestFile | None:
         """None where another process was faster."""
         with self._open("Approved", ".sending") as source, self._open(folder) as target:
-            name = _free_name(target, claimed.partition(" ")[2] or claimed)
+            name = free_name(target, claimed.partition(" ")[2] or claimed)
             try:
                 disk.move(source, claimed, target, name)
             except FileNotFoundError:
@@ -152,7 +152,7 @@ def _stamp(entry: "os.DirEntry[str]") -> tuple[str, int, int]:
     return entry.name, info.st_mtime_ns, info.st_size
 
 
-def _free_name(folder: int, name: str) -> str:
+def free_name(folder: int, name: str) -> str:
     stem, _, ending = name.rpartition(".")
     wanted = name
     number = 1

@@ -110,6 +110,18 @@ def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
     return [_request(row) for row in rows]
 
 
+def find_refused(tx: Transaction, mail: str) -> list[Request]:
+    """The drafts to a mail that the person said no to."""
+    sql = f"SELECT {_COLUMNS} FROM requests WHERE mail = ? AND state = 'rejected' ORDER BY created"
+    return [_request(row) for row in tx.all(sql, mail)]
+
+
+def find_answered(tx: Transaction, header: str) -> str | None:
+    """The orchestrator's key of a mail that was answered, by its Message-ID header."""
+    rows = tx.all("SELECT mail, action FROM requests WHERE mail IS NOT NULL AND action LIKE ?", f"%<{header}>%")
+    return next((str(mail) for mail, text in rows if read_action(text).in_reply_to == f"<{header}>"), None)
+
+
 def answering(tx: Transaction, message_id: str) -> list[str]:
     """The ids of the open requests and of all drafts that answer a mail."""
     rows = tx.all(

@@ -33,6 +33,8 @@ class MailSummary:
     date_header: str
     snippet: str
     labels: tuple[str, ...]
+    label_ids: tuple[str, ...] = ()
+    """The provider's own ids of the labels, where it has any beside their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,14 @@ class Outgoing:
     message_id: str
     action_id: str
     thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedDraft:
+    id: str
+    """The draft's own id, where the provider has one beside its mail's."""
+    message_id: str
+    thread_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +125,8 @@ class Mailbox(Protocol):
 
     async def add_label(self, message_id: str, label: str) -> None: ...
 
-    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
-        """Put a draft into the mailbox; its id."""
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
+        """Put a draft into the mailbox."""
 
     async def prepare(self, mail: Outgoing) -> str:
         """Make a token for one send; nothing leaves yet."""

@@ -18,15 +18,24 @@ import httpx2
 
 from deskhand import clock
 from deskhand.config import Settings
-from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
-from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, mime
-from deskhand.mail.google_auth import GoogleAuth
-from deskhand.mail.google_http import GmailApi, GoogleAnswer, GoogleRequest, NoAnswer, Parameters, body_of, refusal
+from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
+from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
+from deskhand.mail.google_auth import LOGIN, GoogleAuth
+from deskhand.mail.google_http import (
+    Doubt,
+    GmailApi,
+    GoogleAnswer,
+    GoogleRequest,
+    NoAnswer,
+    Parameters,
+    body_of,
+    failure_of,
+)
 
 LABELS = GoogleRequest("labels", {"fields": "labels(id,name)"})
 MOST_CACHED = 5000
-SENT_SEARCHED = 100
-"""How many sent mails are looked through for one whose fate is unclear."""
+MOST_SEARCHED = 100
+"""How many sent mails or drafts are looked through for one whose fate is unclear."""
 
 _ONCE = "once:"
 """Begins the token where only gmail.send was granted: no draft, one attempt, and an unclear answer stays unclear."""
@@ -91,18 +100,27 @@ class GmailMailbox:
     async def add_label(self, message_id: str, label: str) -> None:
         await self._modify(message_id, addLabelIds=[await self._label_id(message_id, label)])
 
-    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
-        body = {"message": _wire(raw, thread_id)}
-        draft = await self._write(GoogleRequest("drafts", body=body, what=f"thread {thread_id}"))
-        return str(draft["id"])
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
+        request = _draft_request(raw, thread_id)
+        made = await self._create_draft(request, raw)
+        if isinstance(made, SavedDraft):
+            return made
+        raise failure_of(made, request)
 
     async def prepare(self, mail: Outgoing) -> str:
-        try:
-            return await self.create_draft(mail.raw, mail.thread_id)
-        except Denied as refused:
-            if refused.details["reason"] != "insufficientPermissions":
-                raise
-            return f"{_ONCE}{mail.action_id}"
+        request = _draft_request(mail.raw, mail.thread_id)
+        made = await self._create_draft(request, mail.raw)
+        match made:
+            case SavedDraft(id=token):
+                return token
+            case GoogleAnswer(status=403, reason="insufficientPermissions"):
+                return f"{_ONCE}{mail.action_id}"
+            case Doubt(answer):
+                raise _refused_send(answer)
+            case GoogleAnswer(status=404) | NoAnswer():
+                raise failure_of(made, request)
+            case GoogleAnswer():
+                raise _send_failure(made, request)
 
     async def send(self, token: str, mail: Outgoing) -> Sent:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
@@ -111,8 +129,12 @@ class GmailMailbox:
             request = GoogleRequest("messages/send", body=message)
         else:
             request = GoogleRequest("drafts/send", body={"id": token, "message": message})
+
+        async def is_undone() -> bool:
+            return isinstance(await self.check(token, mail), NotSent)
+
         try:
-            answer = await self._api.once(request)
+            answer = await self._api.change(request, is_undone)
         except Unavailable as error:  # the sign-in, which comes before the mail is handed over
             raise SendFailed(f"{error.message}; nothing was sent") from error
         match answer:
@@ -193,7 +215,7 @@ class GmailMailbox:
             if len(self._known) >= MOST_CACHED:
                 self._known.pop(next(iter(self._known)))
             self._known[data["id"]] = _without_labels(data, parsed or mime.parse(_header_bytes(data)))
-        return replace(self._known[data["id"]], labels=labels)
+        return replace(self._known[data["id"]], labels=labels, label_ids=tuple(data.get("labelIds", ())))
 
     async def _with_labels(self, request: GoogleRequest) -> tuple[dict[str, Any], dict[str, str]]:
         """A read and the labels' names, in one round trip."""
@@ -221,33 +243,74 @@ class GmailMailbox:
     async def _write(self, request: GoogleRequest) -> dict[str, Any]:
         return body_of(await self._api.once(request), request)
 
+    async def _create_draft(self, request: GoogleRequest, raw: bytes) -> SavedDraft | GoogleAnswer | NoAnswer | Doubt:
+        mail = mime.parse(raw)
+        made: list[SavedDraft] = []
+
+        async def is_undone() -> bool:
+            made.extend(await self._find_drafts(mail))
+            return not made
+
+        answer = await self._api.change(request, is_undone)
+        if made:
+            return made[0]
+        match answer:
+            case GoogleAnswer(status=200, body={"id": str(draft), "message": dict(message)}):
+                return SavedDraft(draft, str(message["id"]), str(message["threadId"]))
+            case failure:
+                return failure
+
+    async def _find_drafts(self, mail: mime.Parsed) -> list[SavedDraft]:
+        """The drafts with this Message-ID, among the newest."""
+        listing = {"maxResults": str(MOST_SEARCHED), "fields": "drafts(id,message(id,threadId))"}
+        listed = await self._api.read(GoogleRequest("drafts", listing))
+        drafts = {str(each["message"]["id"]): each for each in listed.get("drafts", ())}
+        metadata = {"format": "metadata", "metadataHeaders": "Message-ID", "fields": "id,payload/headers"}
+        found = await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in drafts])
+        ours = [data["id"] for data in found if mime.parse(_header_bytes(data)).message_id == mail.message_id]
+        return [SavedDraft(str(drafts[each]["id"]), each, str(drafts[each]["message"]["threadId"])) for each in ours]
+
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
         """Our mail among the sent ones, by the header that names its action: Gmail rewrites Message-ID."""
         # The label lists a mail at once, the search index moments later; the index finds it among many.
         fields = "id,threadId,payload/headers"
         metadata = {"format": "metadata", "metadataHeaders": mime.ACTION_HEADER, "fields": fields}
         for query in ({}, {"q": f"to:{mail.recipients[0]}"}):
-            ids = await self._ids(SENT_SEARCHED, {"labelIds": "SENT", **query})
+            ids = await self._ids(MOST_SEARCHED, {"labelIds": "SENT", **query})
             for data in await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in ids]):
                 if mime.parse(_header_bytes(data)).action_id == mail.action_id:
                     return Sent(str(data["id"]), str(data["threadId"]))
         return None
 
 
-def _send_failure(failure: GoogleAnswer | NoAnswer, request: GoogleRequest) -> DeskError:
+def _send_failure(failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest) -> DeskError:
     match failure:
         case NoAnswer(may_have_arrived=False):
             return SendFailed("Gmail cannot be reached; nothing was sent")
         case NoAnswer():
             return OutcomeUnknown("Gmail's answer was lost")
-        case GoogleAnswer(status=400 | 413):
-            return SendFailed(f"Gmail refuses the mail: {failure.message}", status=failure.status)
-        case GoogleAnswer() if failure.wants_fewer or failure.status in (401, 403):
-            return refusal(failure, request)
+        case GoogleAnswer() if failure.wants_fewer or failure.status == 401:
+            return failure_of(failure, request)
         case GoogleAnswer(status=404):
             return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
-        case GoogleAnswer():
-            return OutcomeUnknown(f"Gmail may or may not have sent it: {failure.message}", status=failure.status)
+        case GoogleAnswer(status=status) if status >= 300:
+            return _refused_send(failure)
+        case Doubt(answer) | (GoogleAnswer() as answer):
+            return OutcomeUnknown(f"Gmail may or may not have sent it: {answer.message}", status=answer.status)
+
+
+def _refused_send(answer: GoogleAnswer) -> SendFailed:
+    """Certainly not sent, whatever the status says."""
+    hint = None
+    if answer.status == 403:
+        hint = f"run `{LOGIN}` and tick every box"
+    reason = answer.reason or None
+    said = f"Gmail did not take the mail: {answer.message}"
+    return SendFailed(said, hint=hint, status=answer.status, reason=reason)
+
+
+def _draft_request(raw: bytes, thread_id: str | None) -> GoogleRequest:
+    return GoogleRequest("drafts", body={"message": _wire(raw, thread_id)}, what=f"thread {thread_id}")
 
 
 def _ids_added(answer: dict[str, Any]) -> list[str]:

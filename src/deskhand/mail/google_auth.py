@@ -18,7 +18,7 @@ import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from deskhand.config import Settings
-from deskhand.errors import AuthRequired, BadConfig, TimedOut, Unavailable
+from deskhand.errors import AuthRequired, BadConfig, ProviderDown, TimedOut
 from deskhand.mail import credentials
 
 SCOPE = "https://www.googleapis.com/auth/gmail.modify"
@@ -120,11 +120,11 @@ async def _token_request(http: httpx2.AsyncClient, uri: str, **form: str) -> dic
     try:
         answer = await http.post(uri, data=form)
     except httpx2.TimeoutException as error:
-        raise TimedOut("Google's sign-in does not answer in time") from error
+        raise ProviderDown("Google's sign-in does not answer in time") from error
     except httpx2.TransportError as error:
-        raise Unavailable("Google's sign-in cannot be reached") from error
+        raise ProviderDown("Google's sign-in cannot be reached") from error
     if answer.status_code >= 500 or answer.status_code == 429:
-        raise Unavailable(f"Google's sign-in answers {answer.status_code}")
+        raise ProviderDown(f"Google's sign-in answers {answer.status_code}", status=answer.status_code)
     body: dict[str, Any] = {}
     with suppress(ValueError):
         body = answer.json()

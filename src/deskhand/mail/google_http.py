@@ -1,9 +1,10 @@
 """Gmail's REST API over HTTP: one exchange, many requests in one batch, and what each answer means.
 
-Reads are tried again when the trouble may pass; nothing else is ever tried twice, except after 401, where Gmail has
-certainly done nothing.
+What only reads is tried again when the trouble may pass. What changes something is tried again where nothing happened:
+after 401 and 429, and after a failure of Gmail's once somebody has looked.
 """
 
+import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -11,10 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-import anyio
 import httpx2
 
-from deskhand.errors import AuthRequired, Denied, DeskError, InvalidInput, NotFound, RateLimited, TimedOut, Unavailable
+from deskhand.errors import (
+    AuthRequired,
+    BadConfig,
+    Denied,
+    DeskError,
+    InvalidInput,
+    NotFound,
+    ProviderDown,
+    RateLimited,
+)
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 
 RETRIES = 3
@@ -89,6 +98,13 @@ class NoAnswer:
         return not isinstance(self.error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.PoolTimeout)
 
 
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Gmail failed, and what was asked may have happened all the same."""
+
+    answer: GoogleAnswer
+
+
 class GmailApi:
     def __init__(
         self,
@@ -115,8 +131,7 @@ class GmailApi:
             again = [place for place, answer in enumerate(answers) if _may_pass(answer)]
             if not again:
                 break
-            jitter = FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
-            wait = max(jitter, *(answers[place].retry_after or 0 for place in again))
+            wait = self._wait(attempt, *(answers[place] for place in again))
             if wait > LONGEST_WAIT:
                 break
             await self._sleep(wait)
@@ -124,6 +139,29 @@ class GmailApi:
             for place, answer in zip(again, newer, strict=True):
                 answers[place] = answer
         return answers
+
+    def _wait(self, attempt: int, *answers: GoogleAnswer | NoAnswer) -> float:
+        jitter = FIRST_WAIT * (1 << attempt) * (0.5 + self._chance() / 2)
+        return max(jitter, *(answer.retry_after or 0 for answer in answers))
+
+    async def change(
+        self, request: GoogleRequest, is_undone: Callable[[], Awaitable[bool]]
+    ) -> GoogleAnswer | NoAnswer | Doubt:
+        """The answer to what changes something; where Gmail failed, `is_undone` looks whether it happened."""
+        patience = LONGEST_WAIT
+        attempt = 0
+        while True:
+            answer = await self.once(request)
+            if isinstance(answer, NoAnswer) or not _may_pass(answer):
+                return answer
+            if not answer.wants_fewer and not await _is_certain(is_undone):
+                return Doubt(answer)
+            wait = self._wait(attempt, answer)
+            patience -= wait
+            attempt += 1
+            if attempt > RETRIES or patience < 0:
+                return answer
+            await self._sleep(wait)
 
     async def once(self, request: GoogleRequest) -> GoogleAnswer | NoAnswer:
         """The answer to what changes something: it is never tried again, whatever happened."""
@@ -146,15 +184,9 @@ class GmailApi:
     async def _ask_all(self, requests: Sequence[GoogleRequest], bearer: str) -> list[GoogleAnswer | NoAnswer]:
         if len(requests) == 1:
             return [await self._ask(requests[0], bearer)]
-        answers: dict[int, list[GoogleAnswer | NoAnswer]] = {}
-
-        async def ask(start: int) -> None:
-            answers[start] = await self._ask_batch(requests[start : start + PARTS], bearer)
-
-        async with anyio.create_task_group() as tasks:
-            for start in range(0, len(requests), PARTS):
-                tasks.start_soon(ask, start)
-        return [answer for start in sorted(answers) for answer in answers[start]]
+        batches = [requests[start : start + PARTS] for start in range(0, len(requests), PARTS)]
+        answers = await asyncio.gather(*(self._ask_batch(batch, bearer) for batch in batches))
+        return [answer for batch in answers for answer in batch]
 
     async def _ask(self, request: GoogleRequest, bearer: str) -> GoogleAnswer | NoAnswer:
         url = self._origin + request.target
@@ -173,6 +205,11 @@ class GmailApi:
             answer = await self._http.post(url, content=_batch_body(requests), headers=headers)
         except httpx2.TransportError as error:
             return [NoAnswer(error) for _ in requests]
+        if answer.status_code in (404, 405):
+            raise BadConfig(
+                f"{self._origin} has no /batch/gmail/v1, which every search needs: it answers {answer.status_code}",
+                hint="DESKHAND_GMAIL_API_ENDPOINT must be an endpoint with Gmail's batch",
+            )
         if answer.status_code != 200:
             whole = _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
             return [whole for _ in requests]
@@ -183,18 +220,22 @@ class GmailApi:
 
 def body_of(answer: GoogleAnswer | NoAnswer, request: GoogleRequest) -> dict[str, Any]:
     """The body of a success; any failure is raised as what it means."""
+    if isinstance(answer, GoogleAnswer) and 200 <= answer.status < 300:
+        return answer.body
+    raise failure_of(answer, request)
+
+
+def failure_of(answer: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest) -> DeskError:
     match answer:
         case NoAnswer(error=httpx2.TimeoutException()):
-            raise TimedOut("Gmail does not answer in time")
+            return ProviderDown("Gmail does not answer in time")
         case NoAnswer(error=error):
-            raise Unavailable("Gmail cannot be reached", reason=type(error).__name__)
-        case GoogleAnswer(status=status, body=body) if 200 <= status < 300:
-            return body
-        case GoogleAnswer():
-            raise refusal(answer, request)
+            return ProviderDown("Gmail cannot be reached", cause=type(error).__name__)
+        case Doubt(failed) | (GoogleAnswer() as failed):
+            return _refusal(failed, request)
 
 
-def refusal(answer: GoogleAnswer, request: GoogleRequest) -> DeskError:
+def _refusal(answer: GoogleAnswer, request: GoogleRequest) -> DeskError:
     if answer.wants_fewer:
         return RateLimited(f"Gmail wants fewer requests: {answer.message}", retry_after=answer.retry_after)
     match answer.status:
@@ -208,7 +249,14 @@ def refusal(answer: GoogleAnswer, request: GoogleRequest) -> DeskError:
         case status if 400 <= status < 500:
             return InvalidInput(f"Gmail refuses it: {answer.message}", status=status)
         case status:
-            return Unavailable(f"Gmail is in trouble: {answer.message}", status=status)
+            return ProviderDown(f"Gmail is in trouble: {answer.message}", status=status)
+
+
+async def _is_certain(is_undone: Callable[[], Awaitable[bool]]) -> bool:
+    try:
+        return await is_undone()
+    except DeskError:
+        return False
 
 
 def _may_pass(answer: GoogleAnswer | NoAnswer) -> bool:

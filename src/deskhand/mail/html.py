@@ -1,138 +1,253 @@
-"""The text that a person would see of an HTML mail, and how much of it was hidden. Never raises.
+"""The text that a person would see of an HTML mail, where its links lead, and how much was hidden. Never raises.
 
 A tokenizer and a stack of our own: every converter tried shows hidden text to the reader, and parsers that build
-the whole tree take minutes on a few hundred thousand open tags.
+the whole tree take minutes on a few hundred thousand open tags. `looks` knows what a style does to text, `sheets` which
+rules hold for an element.
 """
 
 import html
 import re
-from collections import Counter
-from collections.abc import Mapping
+from collections import ChainMap, Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from typing import NamedTuple
+
+from deskhand.mail import looks, sheets, weblinks
+from deskhand.mail.looks import Declaration, Look
+from deskhand.mail.sheets import Cascade, Sheets, Verdict
+from deskhand.mail.weblinks import Target
 
 
 def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_TOKEN = re.compile(
-    r"<!--.*?(?:--!?>|\Z)|<[!?][^>]*>?|<(/?)([a-zA-Z][^\s/>]*)((?:[^>\"']+|\"[^\"]*\"|'[^']*')*)>?", re.DOTALL
+_MARKUP = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<[!?][^>]*>?|</[^a-zA-Z>][^>]*>?|</>|<(/?)([a-zA-Z][^\s/>]*+)", re.DOTALL
 )
-_ATTRIBUTE = re.compile(r"([^\s=\"'>/]+)(?:\s*=\s*(?:\"([^\"]*)\"|'([^']*)'|([^\s\"'>]+)))?")
+_ATTRIBUTE = re.compile(
+    r"[ \t\r\n\f/]*+(?:(>)|([^ \t\r\n\f/>][^ \t\r\n\f/>=]*+)(?:[ \t\r\n\f]*+=[ \t\r\n\f]*+"
+    r"(?:\"([^\"]*+)(?:\"|(\Z))|'([^']*+)(?:'|(\Z))|([^ \t\r\n\f>\"'][^ \t\r\n\f>]*+)?))?)"
+)
+_SCRIPT = re.compile(r"<script[ \t\r\n\f/>]", re.IGNORECASE)
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
-_STYLE_SHEET = re.compile(r"<style[^>]*>(.*?)(?:</style|\Z)", re.IGNORECASE | re.DOTALL)
-_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)|<!--|-->", re.DOTALL)
-_ESCAPE = re.compile(r"\\([0-9a-fA-F]{1,6})\s?")
-_OTHER_SCREENS = re.compile(r"max-|print|speech|prefers|orientation")
-_ANCESTORS = re.compile(r"^(?:(?:html|body|center|div|table|tbody|tr|td|p|span|\*)[\s>]+)+")
-_SIMPLE = re.compile(r"[a-z][a-z0-9]*(?:\.[\w-]+)?|[.#][\w-]+")
-_SHOWN_HOST = re.compile(r"(?:https?://)?((?:[\w-]+\.)+[a-z]{2,24})(?:[/:?#]\S*)?", re.IGNORECASE)
-_VOID = _names("area base br col embed hr img input link meta param source track wbr")
-_SWALLOWED = _names("script style title template noscript textarea iframe object svg math select head")
-_RAW = _names("script style title textarea iframe noscript")
+_BLANKS = re.compile(r"[ \t\r\n\f]+")
+_VOID = _names("area base br col embed hr img input link meta param source track wbr frame keygen bgsound basefont")
+_UNCOUNTED = _names("script style title head")
+_SWALLOWED = _UNCOUNTED | _names(
+    "template noscript iframe object svg math select noembed noframes frameset audio video canvas datalist rp meter "
+    "progress"
+)
+_RAW = _names("script style title textarea iframe noscript noembed noframes xmp plaintext")
+_IN_HEAD = _names("head html meta link style script title base template noscript basefont bgsound")
+# Of SVG and MathML these tags lead out.
+_BREAKING_OUT = _names(
+    "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li menu nobr ol p pre "
+    "ruby s small span strong strike sub sup table tt u ul var"
+)
 _BLOCKS = _names(
-    "address article aside blockquote body center dd div dl dt fieldset footer form h1 h2 h3 h4 h5 h6 header hr "
-    "html li main nav ol p pre section table tbody tfoot thead tr ul"
+    "address article aside blockquote body center dd details dialog div dl dt fieldset figure figcaption footer form "
+    "h1 h2 h3 h4 h5 h6 header hr html li main nav ol p pre section summary table tbody tfoot thead tr ul"
 )
 # An opening tag of the key closes an open one of the values, unless a container lies between them.
 _CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "th", "tr"), "dt": ("dt", "dd")}
 _CLOSES["dd"] = _CLOSES["dt"]
-LONGEST_SHEET = 300_000
+_TABLE_PARTS = _names("table caption tbody thead tfoot tr td th")
+_WALLS = _names("table caption td th object marquee template button")
+"""No end tag inside closes what was opened outside."""
 LOOK_BACK = 20
 """How far down the stack of open elements is looked: more would make hostile depth slow."""
 _FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
-_COLOURS = {"white": "ffffff", "black": "000000", "red": "ff0000", "blue": "0000ff", "transparent": ""}
+_SHOWN_HOST = re.compile(r"(https?:[/\\]*|www\.)?((?:[\w-]+\.)+[^\W\d_]{2,24})(?![\w@])", re.IGNORECASE)
+_FILES = _names(
+    "pdf doc docx xls xlsx ppt pptx txt md csv zip html htm php js py json png jpg jpeg gif mp4 ics eml asp"
+)
+MOST_DOUBTS = 8
+MOST_ADDRESSES = 100_000
+"""Characters of addresses of links that are put into the text."""
+_LONGEST_ADDRESS = 300
+_PARTS_OF_LABEL = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Visible:
     text: str
+    """With the address of each link behind its words."""
+    size: int
+    """Characters of the text without these addresses."""
     hidden_parts: int
     hidden_characters: int
     misleading: tuple[tuple[str, str], ...]
     """Links whose text shows one host and which lead to another: (shown, real)."""
+    hosts: tuple[str, ...]
+    """Where its links and forms lead, and from where its pictures would come."""
+    forms: tuple[str, ...]
+    """The hosts that would get what is typed into a form."""
+    doubts: tuple[str, ...]
+    """What a style does that was not understood, where it is about text."""
+    elsewhere: tuple[tuple[str, int], ...]
+    """On which other screens more is hidden: (how one says it, characters)."""
+
+
+class Markup(NamedTuple):
+    tag: str
+    """Empty for text."""
+    closes: bool
+    attributes: Mapping[str, str]
+    text: str
 
 
 @dataclass(slots=True)
-class _Element:
+class Element:
     tag: str
-    hidden: bool
-    colour: str
-    background: str
-    pre: bool
-    href: str = ""
+    attributes: Mapping[str, str]
+    look: Look
+    around: "Element | None"
+    place: int
     starts: int = 0
-    hides: bool = False
-    """It hides its content itself; it does not merely stand in something hidden."""
-
-    def inner(self, tag: str) -> "_Element":
-        """An element in this one, as it looks before its own style."""
-        return _Element(tag, self.hidden, self.colour, self.background, self.pre)
+    hidden: bool = False
+    swallows: bool = False
+    children: int = 0
+    folded: bool = False
+    """A `details` that is closed: of what is in it only the summary shows."""
+    walls: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
+    """How many of each tag are open up to the next wall, and up to the next table."""
 
 
 @dataclass(slots=True)
 class _Reader:
-    rules: Mapping[str, str]
-    stack: list[_Element] = field(default_factory=lambda: [_Element("", False, "000000", "ffffff", False)])
+    cascade: Cascade
+    base: Target | None
+    stack: list[Element] = field(default_factory=list)
     open: Counter[str] = field(default_factory=Counter)
     shown: list[str] = field(default_factory=list)
-    misleading: list[tuple[str, str]] = field(default_factory=list)
+    addresses: int = 0
+    misleading: dict[tuple[str, str], None] = field(default_factory=dict)
+    hosts: dict[str, None] = field(default_factory=dict)
+    forms: dict[str, None] = field(default_factory=dict)
+    doubts: dict[str, None] = field(default_factory=dict)
     hidden_parts: int = 0
     hidden_characters: int = 0
 
-    def text(self, source: str) -> None:
-        if not source:
-            return
+    def read(self, tokens: list[Markup]) -> None:
+        self.stack = [Element("", {}, Look(), None, 0)]
+        # These are there whether or not they are written, and never end; what is written may come late.
+        for tag in ("html", "body"):
+            given = [token.attributes for token in tokens if token.tag == tag and not token.closes]
+            self._start(tag, ChainMap(*map(dict, given[:10])))
+        for token in tokens:
+            if not token.tag:
+                self._text(token.text)
+            elif token.tag in ("html", "body"):
+                self._line(token.tag)
+            elif token.closes:
+                self._end(token.tag)
+            else:
+                self._start(token.tag, token.attributes)
+        while len(self.stack) > 1:
+            self._pop()
+
+    def _text(self, source: str) -> None:
+        if self.open["head"] and self.stack[-1].tag == "head" and source.strip():
+            self._close("head")
         top = self.stack[-1]
-        text = html.unescape(_HUGE_REFERENCE.sub("\ufffd", source))
-        if top.hidden:
-            if size := len("".join(text.split())):
+        text = html.unescape(_HUGE_REFERENCE.sub("\ufffd", source)) if top.tag not in _RAW else source
+        if top.hidden or top.folded:
+            size = len("".join(text.split()))
+            if size and not (top.swallows and top.tag in _UNCOUNTED):
                 self.hidden_parts += 1
                 self.hidden_characters += size
             return
-        self.shown.append(text if top.pre else re.sub(r"[ \t\r\n\f]+", " ", text))
+        if top.look.all_doubts and not text.isspace():
+            self.doubts.update(dict.fromkeys(sorted(top.look.all_doubts)))
+        self.shown.append(text if top.look.keeps_space else _BLANKS.sub(" ", text))
 
-    def start(self, tag: str, attributes: Mapping[str, str]) -> None:
+    def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self._close_implied(tag)
         self._line(tag)
+        self._note_addresses(tag, attributes)
+        around = self.stack[-1]
+        place = around.children
+        around.children += 1
+        element = Element(tag, attributes, around.look, around, place, len(self.shown))
+        element.look = self._look(element, around)
+        if element.look is not around.look and not element.look.is_hidden:
+            self.doubts.update(dict.fromkeys(sorted(looks.covering(element.look.doubts - around.look.doubts))))
         if tag in _VOID:
             return
-        element = self.stack[-1].inner(tag)
-        element.href = attributes.get("href", "")
-        element.starts = len(self.shown)
-        element.hides = tag in _SWALLOWED or "hidden" in attributes
-        element.pre = element.pre or tag == "pre"
-        if self.rules or attributes:
-            self._apply(element, self._style(tag, attributes), attributes)
-        element.hidden = element.hidden or element.hides
-        self.stack.append(element)
+        element.swallows = around.swallows or tag in _SWALLOWED
+        is_folded = around.folded and not (tag == "summary" and place == 0)
+        element.hidden = around.hidden
+        if element.swallows or is_folded:
+            element.hidden = True
+        elif element.look is not around.look:
+            element.hidden = element.look.is_hidden
+        element.folded = tag == "details" and "open" not in attributes
+        self._push(element)
+
+    def _push(self, element: Element) -> None:
+        around = self.stack[-1]
+        tag = element.tag
+        if around.tag not in _WALLS:
+            element.walls = around.walls
+        if around.tag != "table":
+            element.tables = around.tables
+        element.walls[tag] = element.walls.get(tag, 0) + 1
+        element.tables[tag] = element.tables.get(tag, 0) + 1
         self.open[tag] += 1
+        self.stack.append(element)
 
-    def _apply(self, element: _Element, style: Mapping[str, str], attributes: Mapping[str, str]) -> None:
-        element.colour = _colour(style.get("color", attributes.get("color", ""))) or element.colour
-        element.background = _background(style, attributes) or element.background
-        element.hides = element.hides or element.colour == element.background or _hides(style)
-        element.pre = element.pre or style.get("white-space", "").startswith("pre")
+    def _look(self, element: Element, around: Element) -> Look:
+        style = sheets.read_style(element.attributes["style"]) if "style" in element.attributes else ()
+        matches = self.cascade.matches(element)
+        own = _own_style(element.tag, element.attributes)
+        if not (style or matches or own):
+            return around.look
+        sure = [match.rule.declarations for match in matches if match.verdict == Verdict.YES]
+        look = looks.apply(around.look, _in_order([*sure, style], own))
+        if len(sure) == len(matches):
+            return look
+        perhaps = looks.apply(around.look, _in_order([*(match.rule.declarations for match in matches), style], own))
+        doubts = perhaps.doubts
+        if perhaps.is_hidden and not look.is_hidden:
+            doubts |= {f"the rule {match.rule.text}" for match in matches if match.verdict == Verdict.PERHAPS}
+        return looks.doubt(look, doubts)
 
-    def end(self, tag: str) -> None:
-        if self.open[tag] and tag in _FORMATTING:
+    def _end(self, tag: str) -> None:
+        if tag in _FORMATTING and self.open[tag]:
             self._close_formatting(tag)
-        elif self.open[tag]:
+        elif self._is_closable(tag):
             self._close(tag)
         self._line(tag)
 
+    def _is_closable(self, tag: str) -> bool:
+        if not self.open[tag] or tag == "frameset":
+            return False
+        top = self.stack[-1]
+        if tag in _TABLE_PARTS and tag != "table":
+            return top.tag == tag or (top.tag != "table" and top.tables.get(tag, 0) > 0)
+        if tag in _WALLS:
+            return True
+        return top.tag == tag or (top.tag not in _WALLS and top.walls.get(tag, 0) > 0)
+
     def _close(self, tag: str) -> None:
         """The element and those in it; formatting that was left open goes on behind it, as in a browser."""
-        left_open: list[_Element] = []
+        left_open: list[Element] = []
         while (element := self._pop()).tag != tag:
             if element.tag in _FORMATTING and len(left_open) < LOOK_BACK:
                 left_open.append(element)
         for element in reversed(left_open):
-            element.hidden = element.hides or self.stack[-1].hidden
-            self.stack.append(element)
-            self.open[element.tag] += 1
+            self._start_again(element)
+
+    def _start_again(self, element: Element) -> None:
+        around = self.stack[-1]
+        again = Element(element.tag, element.attributes, around.look, around, around.children, len(self.shown))
+        again.look = self._look(again, around)
+        again.swallows = around.swallows
+        again.hidden = around.hidden or around.swallows or again.look.is_hidden
+        self._push(again)
 
     def _close_formatting(self, tag: str) -> None:
         """Of formatting only the element itself ends: a block that was opened in it stays open."""
@@ -141,17 +256,24 @@ class _Reader:
                 self._pop(-back)
                 return
 
-    def _pop(self, at: int = -1) -> _Element:
+    def _pop(self, at: int = -1) -> Element:
         element = self.stack.pop(at)
         self.open[element.tag] -= 1
-        if element.tag == "a" and element.href and not element.hidden:
-            self._check_link(element)
+        element.walls[element.tag] -= 1
+        element.tables[element.tag] -= 1
+        if element.tag == "a" and element.attributes.get("href") and not element.hidden:
+            self._show_address(element)
         return element
 
     def _close_implied(self, tag: str) -> None:
-        if tag == "body" and self.open["head"]:
+        if self.open["head"] and tag not in _IN_HEAD:
             self._close("head")
-        if tag in _BLOCKS and self.open["p"]:
+        for foreign in ("svg", "math"):
+            if self.open[foreign] and tag in _BREAKING_OUT:
+                self._close(foreign)
+        if tag == "a" and self.open["a"]:
+            self._close_formatting("a")
+        if tag in _BLOCKS and self._is_closable("p"):
             self._close("p")
         wanted = _CLOSES.get(tag)
         if wanted is None or not any(self.open[each] for each in wanted):
@@ -171,141 +293,196 @@ class _Reader:
         elif tag in ("td", "th"):
             self.shown.append(" ")
 
-    def _style(self, tag: str, attributes: Mapping[str, str]) -> dict[str, str]:
-        keys = [tag, f"#{attributes.get('id', '').lower()}"]
-        names = [f".{name}" for name in attributes.get("class", "").lower().split()[:50]]
-        keys += [*names, *(f"{tag}{name}" for name in names)]
-        styles = [self.rules[key] for key in keys if key in self.rules]
-        if "style" in attributes:
-            styles.append(attributes["style"])
-        return _declarations(";".join(styles))
+    # Links.
 
-    def _check_link(self, element: _Element) -> None:
-        label = "".join(self.shown[element.starts :]).strip()
-        real = _host(element.href)
-        shown = _SHOWN_HOST.fullmatch(label[:500])
-        if shown is None or not real:
+    def _note_addresses(self, tag: str, attributes: Mapping[str, str]) -> None:
+        for name in ("href", "src", "action", "formaction", "background", "xlink:href", "data", "poster"):
+            if name not in attributes or tag in ("base", "link"):
+                continue
+            target = weblinks.resolve(attributes[name], self.base)
+            if target and target.host:
+                self.hosts.setdefault(target.host)
+                if name in ("action", "formaction"):
+                    self.forms.setdefault(target.host)
+
+    def _show_address(self, element: Element) -> None:
+        href = element.attributes["href"].strip()
+        label = " ".join("".join(self.shown[element.starts : element.starts + _PARTS_OF_LABEL]).split())
+        target = weblinks.resolve(href, self.base)
+        if target is None or href.startswith("#"):
             return
-        claimed = shown[1].lower().removeprefix("www.")
-        actual = real.removeprefix("www.")
-        if claimed != actual and not actual.endswith(f".{claimed}"):
-            self.misleading.append((claimed, actual))
+        if target.host:
+            self._compare(label, target)
+        if target.scheme not in ("http", "https", "ftp"):
+            href = f"{target.scheme}:" if target.scheme in ("javascript", "data", "vbscript") else href
+        elif self.base is not None and "://" not in href[:9]:
+            href = f"{target.scheme}://{target.host}/ ({href})"
+        plain = _BLANKS.sub("", href)
+        shown = plain if len(plain) <= _LONGEST_ADDRESS else f"{plain[:_LONGEST_ADDRESS]}…"
+        if _bare(label) == _bare(plain) or self.addresses > MOST_ADDRESSES:
+            return
+        self.addresses += len(shown) + 3
+        self.shown.append(f" <{shown}>")
+
+    def _compare(self, label: str, target: Target) -> None:
+        actual = _without_www(target.host)
+        if target.user:
+            self.misleading.setdefault((target.user[:100], actual))
+        for found in _SHOWN_HOST.finditer(label[:500]):
+            if not found[1] and found[2].rpartition(".")[2].lower() in _FILES:
+                continue
+            read = weblinks.resolve(f"http://{found[2]}")
+            claimed = _without_www(read.host if read else found[2].lower())
+            if claimed != actual and not actual.endswith(f".{claimed}"):
+                self.misleading.setdefault((claimed, actual))
+
+
+def _without_www(host: str) -> str:
+    return host.removeprefix("www.").rstrip(".")
+
+
+def _bare(address: str) -> str:
+    """By what a link's text is the same as its address."""
+    return re.sub(r"^(?:https?://|mailto:)", "", address.lower()).rstrip("/")
+
+
+def _in_order(blocks: list[tuple[Declaration, ...]], own: tuple[Declaration, ...]) -> list[Declaration]:
+    """What the tag itself says, then the blocks, then what they call important."""
+    every = [each for block in blocks for each in block]
+    return [*own, *(each for each in every if not each.important), *(each for each in every if each.important)]
+
+
+def _own_style(tag: str, attributes: Mapping[str, str]) -> tuple[Declaration, ...]:
+    """What a tag and its old attributes say about its look."""
+    said: list[str] = []
+    if tag == "a" and "href" in attributes:
+        said.append("color:#0000ee")
+    elif tag == "mark":
+        said.append("background-color:#ffff00;color:#000000")
+    elif tag == "button":
+        said.append("background-color:#efefef;color:#000000")
+    elif tag == "pre":
+        said.append("white-space:pre")
+    elif tag in ("marquee", "bdo"):
+        said.append(f"{tag}-text:moved")
+    elif tag == "dialog" and "open" not in attributes:
+        said.append("display:none")
+    for name in attributes:
+        if name in ("hidden", "popover"):
+            said.append("display:none")
+        elif name in _OLD_ATTRIBUTES:
+            said.append(_old_style(tag, name, attributes[name]))
+    return sheets.read_style(";".join(said)) if said else ()
+
+
+_OLD_ATTRIBUTES = {"color": "color", "text": "color", "bgcolor": "background-color", "background": "background-image"}
+
+
+def _old_style(tag: str, name: str, value: str) -> str:
+    if (name == "color" and tag != "font") or (name == "text" and tag != "body"):
+        return ""
+    if name == "background":
+        return "background-image:url(x)"
+    colour = value.strip().lower()
+    if re.fullmatch(r"[0-9a-f]{6}", colour):
+        colour = f"#{colour}"
+    if not looks.read_colour(colour):
+        colour = "of an old kind"
+    return f"{_OLD_ATTRIBUTES[name]}:{colour}"
 
 
 def visible(source: str) -> Visible:
-    reader = _Reader(_sheet_rules(source))
-    lower = source.lower()
-    if len(lower) != len(source):  # some capitals have two small letters, which would shift every place
-        lower = source
-    at = 0
-    while found := _TOKEN.search(source, at):
-        reader.text(source[at : found.start()])
-        at = found.end()
-        tag = (found[2] or "").lower()
-        if found[1]:
-            reader.end(tag)
-        elif tag in _RAW:  # the content of scripts and styles is left out
-            end = lower.find(f"</{tag}", at)
-            at = len(source) if end < 0 else end
-        elif tag:
-            reader.start(tag, _attributes(found[3]))
-    reader.text(source[at:])
+    tokens = [*_tokens(source)]
+    found, base, notes = _gather(tokens)
+    reader = _Reader(found.on(sheets.USUAL), base)
+    reader.read(tokens)
+    elsewhere: dict[str, int] = {}
+    for screen in sheets.OTHERS:
+        if not reader.cascade.exhausted and found.differs(screen):
+            other = _Reader(found.on(screen), base)
+            other.read(tokens)
+            if (more := other.hidden_characters - reader.hidden_characters) > 0:
+                elsewhere[screen.name] = more
+    doubts = [*dict.fromkeys([*notes, *found.doubts]), *reader.doubts]
+    if reader.cascade.exhausted:
+        doubts.append("more rules than were compared")
     lines = (line.strip(" ") for line in re.sub(" {2,}", " ", "".join(reader.shown)).split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
-    return Visible(text, reader.hidden_parts, reader.hidden_characters, tuple(dict.fromkeys(reader.misleading)))
-
-
-def _attributes(source: str) -> dict[str, str]:
-    made: dict[str, str] = {}
-    for name, double, single, bare in _ATTRIBUTE.findall(source[:20_000]):
-        value = html.unescape(_HUGE_REFERENCE.sub("", double or single or bare))
-        made.setdefault(name.lower(), value)
-    return made
-
-
-def _sheet_rules(source: str) -> dict[str, str]:
-    """What the style sheets say, by plain tag, class and id."""
-    rules: dict[str, str] = {}
-    for sheet in _STYLE_SHEET.findall(source[:LONGEST_SHEET]):
-        depth = 0
-        media = ""
-        for block in _plain(sheet).split("}"):
-            *outer, selectors, declarations = ["", *block.split("{")]
-            if depth == 0 and len(outer) == 2:
-                media = outer[1]
-            inside = depth + len(outer) - 1
-            if inside == 0 or (inside == 1 and not _OTHER_SCREENS.search(media)):
-                for selector in selectors.rpartition(";")[2].split(","):
-                    if _SIMPLE.fullmatch(key := _ANCESTORS.sub("", selector.strip())):
-                        rules[key] = f"{rules.get(key, '')};{declarations}"[:1000]
-            depth = max(0, inside)
-    return rules
-
-
-def _plain(style: str) -> str:
-    """Style without comments and escapes, in lower case."""
-    if "\\" in style:
-        style = _ESCAPE.sub(lambda found: chr(int(found[1], 16) % 0xD800), style)
-    return _COMMENT.sub("", style).lower()
-
-
-def _declarations(style: str) -> dict[str, str]:
-    pairs = (each.partition(":") for each in _plain(style).replace("!important", "").split(";"))
-    return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
-
-
-def _hides(style: Mapping[str, str]) -> bool:
-    def any_at_most(limit: float, *names: str) -> bool:
-        return any(_at_most(style.get(name), limit) for name in names)
-
-    shape = f"{style.get('transform')} {style.get('clip')} {style.get('clip-path')}"
-    return (
-        style.get("display") == "none"
-        or style.get("visibility") in ("hidden", "collapse")
-        or style.get("mso-hide") == "all"
-        or any_at_most(1, "font-size")
-        or any_at_most(0.05, "opacity")
-        or any_at_most(-200, "text-indent", "margin-left", "margin-top")
-        or (style.get("overflow") == "hidden" and any_at_most(1, "height", "max-height", "width", "max-width"))
-        or (style.get("position") in ("absolute", "fixed") and any_at_most(-200, "left", "top", "right", "bottom"))
-        or re.search(r"scale\(0[,.0)]|rect\(0[^1-9]*\)|inset\((50|100)%", shape) is not None
+    return Visible(
+        text=text,
+        size=len(text) - reader.addresses,
+        hidden_parts=reader.hidden_parts,
+        hidden_characters=reader.hidden_characters,
+        misleading=tuple(reader.misleading),
+        hosts=tuple(reader.hosts),
+        forms=tuple(reader.forms),
+        doubts=tuple(doubts),
+        elsewhere=tuple(elsewhere.items()),
     )
 
 
-def _at_most(value: str | None, limit: float) -> bool:
-    number = re.match(r"-?(?:\d{1,9}\.?\d{0,9}|\.\d{1,9})(?=(px|pt|em|rem|ex|vw|vh|%|\s|$))", value or "")
-    if number is None:
-        return False
-    size = float(number[0])
-    if number[1] in ("em", "rem", "ex", "%", "vw", "vh") and limit >= 0:
-        return size < 0.1  # 1em is a letter, not a dot
-    return size <= limit
+def _gather(tokens: list[Markup]) -> tuple[Sheets, Target | None, list[str]]:
+    """The style sheets, the base of its links, and what of the kind was not read."""
+    found = Sheets()
+    base: Target | None = None
+    notes: list[str] = []
+    for number, token in enumerate(tokens):
+        given = token.attributes
+        if token.closes or not token.tag:
+            continue
+        if token.tag == "style" and given.get("type", "").lower() in ("", "text/css"):
+            found.add(tokens[number + 1].text, given.get("media", ""))
+        elif token.tag == "link" and "stylesheet" in given.get("rel", "").lower() and given.get("href"):
+            notes.append(f"a style sheet from elsewhere: {given['href'].strip()[:80]}")
+        elif token.tag == "noscript" and re.search(r"<(?:style|link)", tokens[number + 1].text, re.IGNORECASE):
+            notes.append("a style sheet for programs without scripts")
+        elif token.tag == "base" and base is None and given.get("href"):
+            base = weblinks.resolve(given["href"])
+    return found, base, notes
 
 
-def _colour(value: str) -> str:
-    """Six hex digits, or nothing where it is not known."""
-    value = value.strip().lower()
-    if value in _COLOURS:
-        return _COLOURS[value]
-    if re.fullmatch(r"#[0-9a-f]{6}", value):
-        return value[1:]
-    if re.fullmatch(r"#[0-9a-f]{3}", value):
-        return "".join(char * 2 for char in value[1:])
-    if found := re.fullmatch(r"rgba?\((\d{1,3})[ ,]+(\d{1,3})[ ,]+(\d{1,3})(?:[ ,/]+([\d.]+))?\)", value):
-        return "".join(f"{min(int(part), 255):02x}" for part in found.groups()[:3])
-    return ""
+def _tokens(source: str) -> Iterator[Markup]:
+    at = 0
+    while found := _MARKUP.search(source, at):
+        if found.start() > at:
+            yield Markup("", closes=False, attributes={}, text=source[at : found.start()])
+        at = found.end()
+        if not found[2]:
+            continue
+        tag = found[2].lower()
+        attributes, at = _attributes(source, at)
+        yield Markup(tag, bool(found[1]), attributes, "")
+        if tag in _RAW and not found[1]:
+            end = _raw_end(source, tag, at)
+            yield Markup("", closes=False, attributes={}, text=source[at:end])
+            at = end
+    if at < len(source):
+        yield Markup("", closes=False, attributes={}, text=source[at:])
 
 
-def _background(style: Mapping[str, str], attributes: Mapping[str, str]) -> str:
-    if "background-image" in style or "url(" in style.get("background", ""):
-        return "a picture"
-    named = style.get("background-color") or style.get("background", "").partition(" ")[0]
-    return _colour(named or attributes.get("bgcolor", ""))
+def _raw_end(source: str, tag: str, at: int) -> int:
+    if tag == "plaintext":
+        return len(source)
+    ends = re.compile(rf"</{tag}(?=[ \t\r\n\f/>])", re.IGNORECASE)
+    end = ends.search(source, at)
+    if end and tag == "script":
+        # In a comment of a script another script may begin, whose end is not that of the first.
+        _, comment, rest = source[at : end.start()].rpartition("-->")[2].partition("<!--")
+        if comment and _SCRIPT.search(rest):
+            end = ends.search(source, end.end())
+    return end.start() if end else len(source)
 
 
-def _host(href: str) -> str:
-    try:
-        parts = urlsplit(href.strip())
-        return (parts.hostname or "").lower() if parts.scheme in ("http", "https") else ""
-    except ValueError:
-        return ""
+def _attributes(source: str, at: int) -> tuple[dict[str, str], int]:
+    """The attributes of a tag and where it ends; a quote that nothing closes swallows the rest, as in a browser."""
+    made: dict[str, str] = {}
+    while found := _ATTRIBUTE.match(source, at):
+        at = found.end()
+        if found[1]:
+            return made, at
+        if found[4] is not None or found[6] is not None:
+            return made, len(source)
+        if len(made) < 200:
+            value = (found[3] or found[5] or found[7] or "")[:20_000]
+            made.setdefault(found[2].lower(), html.unescape(_HUGE_REFERENCE.sub("", value)))
+    return made, len(source)

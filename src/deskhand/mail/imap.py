@@ -19,11 +19,22 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound
-from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, imap_session, mime
+from deskhand.mail import (
+    Arrived,
+    FullMessage,
+    MailSummary,
+    NotSent,
+    Outgoing,
+    SavedDraft,
+    Sent,
+    Unclear,
+    imap_session,
+    mime,
+    smtp,
+)
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
-from deskhand.mail.smtp import submit
 
 T = TypeVar("T")
 MOST_PLACES = 5000
@@ -115,13 +126,14 @@ class ImapMailbox:
 
         await self._write(work)
 
-    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         del thread_id  # the mail's own References say it
         parsed = mime.parse(raw)
         if not parsed.message_id:
             raise InvalidInput("a draft needs a Message-ID")
         await self._write(lambda session: session.append("drafts", raw, ["\\Draft", "\\Seen"]))
-        return imap_session.mail_id(parsed, "", 0, 0)
+        filed = _as_sent(parsed)
+        return SavedDraft(filed.message_id, filed.message_id, filed.thread_id)
 
     async def prepare(self, mail: Outgoing) -> str:
         """The Message-ID is the token: SMTP has no other, and it is what Sent is searched for."""
@@ -129,7 +141,7 @@ class ImapMailbox:
         return mail.message_id
 
     async def send(self, token: str, mail: Outgoing) -> Sent:
-        await asyncio.to_thread(submit, *self._relay(), own_address(self._settings), mail)
+        await asyncio.to_thread(smtp.submit, *self._relay(), own_address(self._settings), mail)
         try:
             if not isinstance(await self.check(token, mail), Sent):  # some servers file it themselves
                 await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
@@ -189,7 +201,7 @@ class ImapMailbox:
             await asyncio.sleep(min(seconds, self._settings.poll_seconds))
 
     def _listen(self, seconds: float, began: Callable[[], object]) -> None:
-        with imap_session.translate_errors(self._account.host):
+        with imap_session.translate_errors(self._account):
             try:
                 if self._bell is None:
                     self._bell = self._sign_in()
@@ -199,6 +211,10 @@ class ImapMailbox:
                     self._bell.drop()
                     self._bell = None
                 raise
+
+    async def try_relay(self) -> None:
+        """Sign in where mail is handed over, and hand over none."""
+        await asyncio.to_thread(smtp.try_sign_in, *self._relay())
 
     async def close(self) -> None:
         if self._bell is not None:
@@ -241,7 +257,7 @@ class ImapMailbox:
 
     async def _in_thread(self, attempt: Callable[[], T]) -> T:
         def run() -> T:
-            with imap_session.translate_errors(self._account.host):
+            with imap_session.translate_errors(self._account):
                 try:
                     return attempt()
                 except (IMAPClientAbortError, OSError):

@@ -14,7 +14,7 @@ from imapclient import IMAPClient, SocketTimeout, imap_utf7
 from imapclient.exceptions import IMAPClientAbortError, IMAPClientError, LoginError
 from imapclient.response_parser import parse_message_list
 
-from deskhand.errors import AuthRequired, Denied, InvalidInput, Unavailable
+from deskhand.errors import AuthRequired, Denied, DeskError, InvalidInput, ProviderDown
 from deskhand.mail import mime
 from deskhand.mail.accounts import LOGIN, Account
 
@@ -72,22 +72,52 @@ class Selected:
 class ImapSession:
     def __init__(self, account: Account, password: str) -> None:
         self._names: tuple[str, str] | None = None
-        with translate_errors(account.host):
+        with translate_errors(account):
             self._client = IMAPClient(
-                account.host, account.port, ssl=account.tls, timeout=SocketTimeout(connect=10, read=30)
+                account.host,
+                account.port,
+                ssl=account.tls,
+                ssl_context=account.context(),
+                timeout=SocketTimeout(connect=10, read=30),
             )
             self._client.normalise_times = False
             try:
-                if not account.tls and not account.is_local:
-                    self._client.starttls()
-                self._client.login(account.user, password)
-            except LoginError:
-                self.drop()
-                # Not chained: the server's text may repeat what it was given.
-                raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from None
-            except (IMAPClientError, OSError):
+                if not account.tls:
+                    self._encrypt(account)
+                self._sign_in(account, password)
+            except (IMAPClientError, OSError, DeskError):
                 self.drop()
                 raise
+
+    def _encrypt(self, account: Account) -> None:
+        if self._client.has_capability("STARTTLS"):
+            self._client.starttls(account.context())
+        elif not account.is_local:
+            raise Denied(
+                f"{account.host} does not offer encryption (STARTTLS), so it is not told the password",
+                reason="no_encryption",
+                hint="imaps:// is TLS from the first byte; look at the port",
+            )
+
+    def _sign_in(self, account: Account, password: str) -> None:
+        closed = self._client.has_capability("LOGINDISABLED")
+        plain = self._client.has_capability("AUTH=PLAIN")
+        if closed and not plain:
+            raise Denied(
+                f"{account.host} takes no password on this connection (LOGINDISABLED)",
+                reason="no_encryption",
+                hint="it wants encryption: imaps:// is TLS from the first byte",
+            )
+        try:
+            if closed or (plain and not password.isascii()):
+                self._client.plain_login(account.user, password)
+            else:
+                self._client.login(account.user, password)
+        except LoginError as error:
+            # Not chained: the server's text may repeat what it was given.
+            if isinstance(error.__context__, IMAPClientAbortError) or "[UNAVAILABLE]" in str(error).upper():
+                raise ProviderDown(f"{account.host} cannot sign anybody in right now", hint="try again") from None
+            raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from None
 
     @property
     def knows_ages(self) -> bool:
@@ -310,19 +340,15 @@ class ImapSession:
 
 
 @contextlib.contextmanager
-def translate_errors(host: str) -> Iterator[None]:
+def translate_errors(account: Account) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise Unavailable(
-            f"{host} cannot be reached",
-            hint="look at the name and port, and at the network",
-            reason=type(error).__name__,
-        ) from error
+        raise account.explain(error) from error
     except IMAPClientAbortError as error:
-        raise Unavailable(f"{host} broke off", hint="try again") from error
+        raise ProviderDown(f"{account.host} broke off", hint="try again") from error
     except IMAPClientError as error:
-        raise Denied(f"{host} refuses it: {error}", reason="refused") from error
+        raise Denied(f"{account.host} refuses it: {error}", reason="refused") from error
 
 
 def header(name: str, value: str) -> list[bytes]:

@@ -22,8 +22,20 @@ from sqlite3 import Connection
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from deskhand import clock
-from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable, printable
-from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, Sent, Unclear, local_query, mime, query
+from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown, ProviderDown, SendFailed, printable
+from deskhand.mail import (
+    Arrived,
+    FullMessage,
+    MailSummary,
+    NotSent,
+    Outgoing,
+    SavedDraft,
+    Sent,
+    Unclear,
+    local_query,
+    mime,
+    query,
+)
 from deskhand.mail.addresses import recipient
 from deskhand.mail.mime import Parsed
 
@@ -105,9 +117,8 @@ class LocalMailbox:
     async def add_label(self, message_id: str, label: str) -> None:
         await self._write(_label, message_id, label, leave_inbox=False)
 
-    async def create_draft(self, raw: bytes, thread_id: str | None) -> str:
-        number = await self._write(_file, raw, mime.parse(raw), self._now(), ["DRAFT"], thread_id)
-        return f"r{number:x}"
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
+        return await self._write(_draft, raw, mime.parse(raw), self._now(), thread_id)
 
     async def prepare(self, mail: Outgoing) -> str:
         token = secrets.token_hex(16)
@@ -121,7 +132,7 @@ class LocalMailbox:
             labels += ["INBOX", "UNREAD"]
         try:
             return await self._write(_send, token, mail, mime.parse(mail.raw), self._now(), labels)
-        except Unavailable as error:
+        except ProviderDown as error:
             raise OutcomeUnknown(f"the mailbox failed while sending: {error.message}", hint=error.hint) from error
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
@@ -195,10 +206,10 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise Unavailable(
+        raise ProviderDown(
             "the local mailbox cannot be used",
             hint="is the disk full, or the file damaged or held by another program?",
-            reason=getattr(error, "sqlite_errorname", None),
+            cause=getattr(error, "sqlite_errorname", None),
         ) from error
 
 
@@ -265,7 +276,13 @@ def _digest(raw: bytes) -> bytes:
     return sha256(raw).digest()
 
 
-# Sending
+# Drafting and sending
+
+
+def _draft(db: Connection, raw: bytes, parsed: Parsed, now: datetime, thread_id: str | None) -> SavedDraft:
+    number = _file(db, raw, parsed, now, ["DRAFT"], thread_id)
+    filed = _as_sent(db, number)
+    return SavedDraft(f"r{number:x}", filed.message_id, filed.thread_id)
 
 
 def _prepare(db: Connection, token: str, mail: Outgoing) -> None:

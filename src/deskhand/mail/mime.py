@@ -12,12 +12,13 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from email import message_from_bytes, policy
 from email.utils import format_datetime
+from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
 from deskhand import unseen
-from deskhand.errors import FieldProblem, InvalidInput
-from deskhand.mail import Attachment, BodyFrom, FullMessage, MailContent, MailSummary, headers, html
+from deskhand.errors import FieldProblem, InvalidInput, printable
+from deskhand.mail import Attachment, BodyFrom, FullMessage, MailContent, MailSummary, headers, html, weblinks
 from deskhand.mail.addresses import Person, people, recipient
 from deskhand.mail.charsets import decode, without_surrogates
 
@@ -30,6 +31,7 @@ LONGEST_SUBJECT = 998
 SNIPPET = 200
 DEEPEST = 20
 MOST_PARTS = 500
+MOST_LINKS = 300
 MOST_SENDERS = 10
 """How many senders' names are looked at."""
 STUB = 4
@@ -95,6 +97,8 @@ class _Part(NamedTuple):
 class _Text(NamedTuple):
     text: str
     source: BodyFrom
+    size: int = 0
+    """Of HTML: without the addresses of its links."""
 
 
 class _Notes:
@@ -121,6 +125,7 @@ def parse(raw: bytes) -> Parsed:
     if len(shown) > LONGEST_BODY:
         notes.warn(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
+    notes.warnings += _link_warnings(shown)
     senders = people(top.first(b"from"))
     notes.warnings += _sender_warnings(senders, len(top.fields.get(b"from", [])))
     precedence = headers.text(top.first(b"precedence")).lower()
@@ -164,6 +169,17 @@ def _sender_warnings(senders: Sequence[Person], fields: int) -> Iterator[str]:
         claimed = _ADDRESS.search(person.name)
         if claimed and claimed[0].lower() != person.address.lower():
             yield f"the sender's name shows {claimed[0]}, the mail is from {person.address}"
+
+
+def _link_warnings(text: str) -> Iterator[str]:
+    """About addresses in the text that show or mean another host than a reader may think."""
+    for link in islice(weblinks.links_in(text), MOST_LINKS):
+        hosts = [target.host for target in link.targets]
+        shown = printable(link.address, 100)
+        if len(hosts) > 1:
+            yield f"programs read an address differently, it leads to {' or to '.join(hosts[:5])}: {shown}"
+        elif hosts and link.targets[0].user:
+            yield f"an address shows another name before its host, it leads to {hosts[0]}: {shown}"
 
 
 def _part(raw: bytes) -> _Part:
@@ -281,7 +297,7 @@ def _join_texts(texts: Sequence[_Text]) -> _Text:
     filled = [text for text in texts if text.text.strip()]
     has_html = any(text.source == "html" for text in filled)
     source: BodyFrom = "html" if has_html else "plain"
-    return _Text("\n".join(text.text for text in filled), source)
+    return _Text("\n".join(text.text for text in filled), source, sum(text.size for text in filled))
 
 
 def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
@@ -289,10 +305,10 @@ def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
     plain = _join_texts([text for text in texts if text.source == "plain"])
     rich = _join_texts([text for text in texts if text.source == "html"])
     short = len(plain.text.strip())
-    if not rich.text or short * STUB >= len(rich.text.strip()):
+    if not rich.text or short * STUB >= rich.size:
         return plain if short else rich
     if short:
-        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {len(rich.text):,} characters")
+        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {rich.size:,} characters")
     return rich
 
 
@@ -302,8 +318,14 @@ def _read_html(source: str, notes: _Notes) -> _Text:
     seen = html.visible(source[:LONGEST_HTML])
     if seen.hidden_parts:
         notes.warn(f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters")
+    for where, characters in seen.elsewhere:
+        notes.warn(f"{where} {characters:,} characters more are hidden")
+    if seen.doubts:
+        named = "; ".join(seen.doubts[: html.MOST_DOUBTS])
+        notes.warn(f"a person may not see all of this text, its style was not understood: {named}")
     notes.warnings += [f"a link shows {shown} but leads to {real}" for shown, real in seen.misleading[:10]]
-    return _Text(seen.text, "html")
+    notes.warnings += [f"a form sends what is typed into it to {host}" for host in seen.forms[:10]]
+    return _Text(seen.text, "html", seen.size)
 
 
 # Writing

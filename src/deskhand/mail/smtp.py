@@ -6,10 +6,9 @@ Until the last dot is written the server cannot have taken the mail; once it is 
 import contextlib
 import re
 import smtplib
-import ssl
 from collections.abc import Iterator
 
-from deskhand.errors import AuthRequired, Denied, OutcomeUnknown, SendFailed
+from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, ProviderDown, SendFailed
 from deskhand.mail import Outgoing
 from deskhand.mail.accounts import LOGIN, Account
 
@@ -19,12 +18,12 @@ _EOL = re.compile(rb"\r\n|\r|\n")
 
 def submit(account: Account, password: str | None, sender: str, mail: Outgoing) -> None:
     """Send once, to all recipients or to none. SendFailed is certainly not sent, OutcomeUnknown nobody knows."""
-    with _certainly_not_sent(account):
-        server = _connect(account)
+    try:
+        server = _sign_in(account, password)
+    except ProviderDown as error:
+        raise SendFailed(f"{error.message}; nothing was sent", hint=error.hint) from error
     try:
         with _certainly_not_sent(account):
-            if account.user is not None:
-                server.login(account.user, password or "")
             _announce(server, sender, mail)
             # Everything but the end: what breaks here leaves half a mail, which no server delivers.
             server.send(_escape_dots(mail.raw))
@@ -33,18 +32,50 @@ def submit(account: Account, password: str | None, sender: str, mail: Outgoing) 
         server.close()
 
 
+def try_sign_in(account: Account, password: str | None) -> None:
+    _sign_in(account, password).close()
+
+
+def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
+    server: smtplib.SMTP | None = None
+    try:
+        server = _connect(account)
+        if not account.tls:
+            _encrypt(server, account)
+        if account.user is not None:
+            server.login(account.user, password or "")
+    except (OSError, smtplib.SMTPException) as error:  # smtplib's errors are OSErrors as well
+        if server is not None:
+            server.close()
+        raise _explain(error, account) from error
+    return server
+
+
 def _connect(account: Account) -> smtplib.SMTP:
     if account.tls:
-        context = ssl.create_default_context()
-        return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=context)
-    server = smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
-    try:
-        if not account.is_local:
-            server.starttls(context=ssl.create_default_context())
-    except (OSError, smtplib.SMTPException):
-        server.close()
-        raise
-    return server
+        return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=account.context())
+    return smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
+
+
+def _encrypt(server: smtplib.SMTP, account: Account) -> None:
+    server.ehlo_or_helo_if_needed()
+    if server.has_extn("starttls") or not account.is_local:
+        server.starttls(context=account.context())
+
+
+def _explain(error: OSError, account: Account) -> DeskError:
+    match error:
+        case smtplib.SMTPAuthenticationError(smtp_code=code) if code < 500:
+            return ProviderDown(f"{account.host} cannot sign anybody in right now", hint="try again")
+        case smtplib.SMTPAuthenticationError():
+            return AuthRequired(f"{account.host} does not accept the password for sending", hint=f"run `{LOGIN}`")
+        case smtplib.SMTPNotSupportedError():
+            hint = "smtps:// is TLS from the first byte; look at the port"
+            return Denied(f"{account.host} offers no safe way to sign in", reason="no_encryption", hint=hint)
+        case smtplib.SMTPException():
+            return ProviderDown(f"{account.host} broke off before anybody was signed in", hint="try again")
+        case _:
+            return account.explain(error)
 
 
 def _announce(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
@@ -89,10 +120,6 @@ def _expect(reply: tuple[int, bytes], *wanted: int) -> None:
 def _certainly_not_sent(account: Account) -> Iterator[None]:
     try:
         yield
-    except smtplib.SMTPAuthenticationError as error:
-        raise AuthRequired(f"{account.host} does not accept the password", hint=f"run `{LOGIN}`") from error
-    except smtplib.SMTPNotSupportedError as error:
-        raise Denied(f"{account.host} offers no safe way to sign in", reason="no_encryption") from error
     except (OSError, smtplib.SMTPException) as error:
         raise SendFailed(f"{account.host} broke off before it had the mail; nothing was sent") from error
 

@@ -102,9 +102,9 @@ def _resolve(address: str, base: Target | None) -> Target | None:
     address = address.strip(_STRIPPED).translate(_DROPPED)
     named = _SCHEME.match(address)
     if named is None:
-        if base is None or address[:2].replace("\\", "/") != "//":
+        if address[:2].replace("\\", "/") != "//":
             return base
-        scheme = base.scheme
+        scheme = base.scheme if base else "https"
         rest = address
     else:
         scheme = named[1].lower()

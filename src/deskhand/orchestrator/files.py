@@ -1,11 +1,13 @@
 """The desk's own folders in the vault, for the desk's own code: closed ones included, links never followed."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from deskhand.errors import Changed, DeskError, Exists
+from deskhand.errors import Changed, DeskError, Exists, NotFound, Unreadable
+from deskhand.gate.folders import free_name
 from deskhand.notes import disk, frontmatter, paths
 
 NEEDS_ACTION, DRAFTS, DONE = "Needs_Action", "Drafts", "Done"
@@ -31,40 +33,84 @@ def where(root: Path, name: str) -> str | None:
 
 def read(root: Path, folder: str, name: str) -> frontmatter.Note:
     with paths.opened(root, (folder,)) as (opened, _):
-        return frontmatter.parse(disk.read(opened, name).decode())
+        return frontmatter.parse(_decode(disk.read(opened, name)))
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise Unreadable("It is no text in UTF-8.", hint="Save it as UTF-8.", reason="encoding") from error
 
 
 def mark(root: Path, folder: str, name: str, changes: dict[str, Any], appended: str = "") -> None:
     """Set these keys and leave every other byte; `appended` goes to the end of the body, once."""
-    with paths.opened(root, (folder,)) as (opened, _):
+
+    def marked(old: bytes | None) -> bytes:
+        if old is None:
+            raise FileNotFoundError(name)
+        text = frontmatter.merge(_decode(old), changes)
+        if appended and appended not in text:
+            text = f"{text.rstrip()}\n\n{appended}\n"
+        return text.encode()
+
+    change(root, (folder,), name, marked)
+
+
+def change(root: Path, folders: tuple[str, ...], name: str, changed: Callable[[bytes | None], bytes]) -> None:
+    """Put there what `changed` makes of what is there; what another program writes meanwhile is never lost."""
+    with paths.opened(root, folders, create=True) as (opened, _):
         for _ in range(_TRIES):
-            old = disk.read(opened, name)
-            text = frontmatter.merge(old.decode(), changes)
-            if appended and appended not in text:
-                text = f"{text.rstrip()}\n\n{appended}\n"
-            if text.encode() == old:
+            old = None
+            with suppress(FileNotFoundError):
+                old = disk.read(opened, name)
+            new = changed(old)
+            if new == old:
                 return
-            with suppress(Changed), disk.locked(opened):
-                disk.replace(opened, name, text.encode(), disk.etag(old))
+            with suppress(Changed, Exists), disk.locked(opened):
+                if old is None:
+                    disk.create(opened, name, new)
+                else:
+                    disk.replace(opened, name, new, disk.etag(old))
                 return
-    raise Changed(f"{folder}/{name} is being written all the time")
+    raise Changed(f"{'/'.join((*folders, name))} is being written all the time")
 
 
 def move(root: Path, name: str, source: str, target: str) -> None:
-    """A file that is gone was moved by somebody else; one of that name in the target is never replaced."""
+    """A file that is gone was moved by somebody else; where the target has one of that name, it gets another."""
     with (
         paths.opened(root, (source,)) as (old, _),
         paths.opened(root, (target,), create=True) as (new, _),
         suppress(FileNotFoundError),
         disk.locked(old, new),
     ):
-        disk.move(old, name, new, name)
+        disk.move(old, name, new, free_name(new, name))
 
 
 def names(root: Path, folder: str) -> list[str]:
     with suppress(DeskError), paths.opened(root, (folder,)) as (opened, _):
         return sorted(entry.name for entry in os.scandir(opened) if entry.name.lower().endswith(".md"))
     return []
+
+
+class Stamp(NamedTuple):
+    """A note as it stands there: another one after each change."""
+
+    name: str
+    changed: int
+    size: int
+
+
+def stamps(root: Path, folder: str) -> list[Stamp]:
+    """The notes of a folder, the oldest first; none where there is no such folder."""
+    found = []
+    with suppress(NotFound), paths.opened(root, (folder,)) as (opened, _):
+        for entry in os.scandir(opened):
+            if entry.name.lower().endswith(".md") and not entry.name.startswith("."):
+                with suppress(FileNotFoundError):
+                    info = entry.stat(follow_symlinks=False)
+                    found.append(Stamp(entry.name, info.st_mtime_ns, info.st_size))
+    return sorted(found, key=lambda each: (each.changed, each.name))
 
 
 def stamp(root: Path, folder: str) -> int:
@@ -74,11 +120,11 @@ def stamp(root: Path, folder: str) -> int:
     return 0
 
 
-def write(root: Path, folders: tuple[str, ...], name: str, text: str) -> None:
+def write(root: Path, folders: tuple[str, ...], name: str, data: bytes) -> None:
     """Put a file of the desk's own there, whole, whatever was there before."""
     with paths.opened(root, folders, create=True) as (opened, _), disk.locked(opened):
         try:
-            if disk.read(opened, name) != text.encode():
-                disk.replace(opened, name, text.encode(), None)
+            if disk.read(opened, name) != data:
+                disk.replace(opened, name, data, None)
         except FileNotFoundError:
-            disk.create(opened, name, text.encode())
+            disk.create(opened, name, data)

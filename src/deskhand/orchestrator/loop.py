@@ -22,8 +22,9 @@ from deskhand.errors import BadConfig, DeskError, Internal
 from deskhand.gate.requests import Request
 from deskhand.orchestrator import files, mails, replies, status, steps, watcher
 from deskhand.orchestrator.model import Model
+from deskhand.orchestrator.pending import PendingNotes
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
-from deskhand.orchestrator.triage import load_rules
+from deskhand.orchestrator.triage import RulesFile
 
 if TYPE_CHECKING:
     from deskhand.orchestrator.mcp_client import MCPClient
@@ -49,8 +50,9 @@ class Orchestrator:
         self._chance = chance
         self._lease = timedelta(seconds=desk.settings.lease_seconds)
         self._triage = mails.Triage(
-            load_rules(desk.settings.home), Model(desk.settings) if desk.settings.model else None
+            RulesFile(desk.settings.home), Model(desk.settings) if desk.settings.model else None
         )
+        self._notes = PendingNotes(desk)
         self._bell = asyncio.Event()
         self._health: dict[str, Any] = {"model": desk.settings.model or "none (rules only)"}
 
@@ -79,14 +81,19 @@ class Orchestrator:
         started = self._desk.now()
         self._say_what_it_does()
         if self._has_vault:
+            self._triage.rules.read()
             error = await self._attempt(self._look(), "watcher")
             if isinstance(error, BadConfig):
                 raise error
-        await replies.look_around(self._desk)
+            if error := await self._attempt(self._notes.look(), "notes"):
+                log.warning("notes_not_read", extra={"why": error.message})
+        unheard = await self._attempt(replies.look_around(self._desk), "approvals")
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
         await self._publish_last()
+        if unheard is not None:
+            raise unheard
 
     async def run(self, stop: asyncio.Event) -> None:
         """Until `stop` is set; what was begun then is brought to its end."""
@@ -105,7 +112,12 @@ class Orchestrator:
         """What goes on beside the work itself: parts of the desk, each with its name."""
         if not self._has_vault:
             return {"approvals": self._look_around}
-        return {"watcher": self._watch, "approvals": self._listen, "dashboard": self._publish}
+        return {
+            "watcher": self._watch,
+            "notes": self._read_notes,
+            "approvals": self._listen,
+            "dashboard": self._publish,
+        }
 
     def _say_what_it_does(self) -> None:
         if self._has_vault:
@@ -141,13 +153,22 @@ class Orchestrator:
     # The person's files.
 
     async def _listen(self) -> None:
+        await self._whenever_changed("approvals", lambda: _WATCHED, lambda: replies.look_around(self._desk))
+
+    async def _read_notes(self) -> None:
+        await self._whenever_changed("notes", lambda: self._notes.watched, self._notes.look)
+
+    async def _whenever_changed(
+        self, part: str, watched: Callable[[], tuple[str, ...]], look: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Look when something in these places of the vault changes, and once a minute."""
         seen: tuple[int, ...] | None = None
         glances = 0
         while True:
-            found = tuple(files.stamp(self._desk.settings.vault, folder) for folder in _WATCHED)
+            found = tuple(files.stamp(self._desk.settings.vault, place) for place in watched())
             if found != seen or glances * GLANCE >= ADOPT_EVERY:
-                await replies.look_around(self._desk)
-                self._desk.parts.works("approvals")
+                await look()
+                self._desk.parts.works(part)
                 self._bell.set()
                 seen = found
                 glances = 0
@@ -173,7 +194,8 @@ class Orchestrator:
 
     def _standing(self) -> dict[str, Any]:
         """What the state file says of the desk, with each part that is down."""
-        return self._health | {part.name: f"does not run: {part.why}" for part in self._desk.parts.down}
+        down = {part.name: f"does not run: {part.why}" for part in self._desk.parts.down}
+        return self._health | {"not_triaged": self._notes.refused} | down
 
     # The steps.
 
@@ -203,6 +225,8 @@ class Orchestrator:
         try:
             if await self._is_any_due(self._desk.now()):
                 work = await self._claim(None)
+            if self._has_vault:
+                self._triage.rules.read()
         except DeskError as error:
             # Not raised: what is under way goes on, and the next look is a tick away.
             self._desk.parts.fail("orchestrator", error)
@@ -214,7 +238,15 @@ class Orchestrator:
         due = await self._desk.gate.next_due()
         if due is not None and due <= now:
             return True
-        return self._has_vault and await self._desk.store.read(steps.is_any_due, now)
+        return self._can_decide() and await self._desk.store.read(steps.is_any_due, now)
+
+    def _can_decide(self) -> bool:
+        """While the rules have errors mails wait, and only what is approved goes on."""
+        if self._has_vault:
+            with suppress(BadConfig):
+                self._triage.rules.read()
+                return True
+        return False
 
     async def _time_to_next(self) -> float:
         """Until a hold ends, but never longer than a tick."""
@@ -227,7 +259,7 @@ class Orchestrator:
     async def _claim(self, untried_since: datetime | None) -> Step | Request | None:
         """What the person approved comes before what arrived."""
         request = await self._desk.gate.take_due(untried_since)
-        if request is not None or not self._has_vault:
+        if request is not None or not self._can_decide():
             return request
         now = self._desk.now()
         return await self._desk.store.write(steps.claim, now, self._lease, untried_since)

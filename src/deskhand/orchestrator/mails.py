@@ -14,10 +14,10 @@ from deskhand.gate.actions import Mail, in_thread
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.mail import FullMessage, mime
-from deskhand.orchestrator import files, steps, triage, watcher
+from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
-from deskhand.orchestrator.steps import Held, MailFacts
-from deskhand.orchestrator.triage import Decision, MailToDecide, Rules
+from deskhand.orchestrator.steps import Held, MailFacts, Step
+from deskhand.orchestrator.triage import Decision, MailToDecide, RulesFile
 
 LABEL = "AI_PROCESSED"
 REDECIDED: tuple[steps.State, ...] = ("arrived", "needs_info", "rejected")
@@ -26,7 +26,7 @@ REDECIDED: tuple[steps.State, ...] = ("arrived", "needs_info", "rejected")
 
 @dataclass(frozen=True, slots=True)
 class Triage:
-    rules: Rules
+    rules: RulesFile
     model: Model | None
 
     async def decide(self, letter: MailToDecide) -> tuple[str, Decision]:
@@ -34,20 +34,24 @@ class Triage:
             return "person", triage.follow_words(letter.words)
         if letter.words is not None and self.model is not None:
             return self.model.name, await self.model.decide(letter)
-        if found := self.rules.match(letter):
+        rules = self.rules.read()
+        if found := rules.match(letter):
             return found
         if self.model is not None:
             return self.model.name, await self.model.decide(letter)
-        return "rule:default", self.rules.default.decide("the default")
+        return "rule:default", rules.default.decide("the default")
 
 
 async def advance(desk: Desk, by: Triage, held: Held) -> None:
     """From wherever the mail is to where it rests."""
     if held.step.state == "arrived":
         try:
-            mail = await desk.mailbox.get(held.step.data.message_id)
+            mail = await pending.fetch(desk, held.step.data)
         except NotFound:
             await held.rest("archived", "the mail was deleted before the desk read it")
+            return
+        if await _was_decided_by_note(desk, held.step, mail):
+            await held.rest("archived", "a note spoke of this mail before it came, and it was decided then")
             return
         await _decide(desk, by, held, mail)
     data = held.step.data
@@ -57,6 +61,14 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
     if not data.filed:
         await _file(desk, data, decision)
     await held.rest(_RESTS[decision.decision], await _label(desk, held))
+
+
+async def _was_decided_by_note(desk: Desk, step: Step, mail: FullMessage) -> bool:
+    """Whether a note named this mail by its Message-ID header while the mailbox had no such mail."""
+    header = mail.message_id.strip("<>")
+    key = f"mail:{await watcher.mailbox_name(desk)}:{header}"
+    found = await desk.store.read(steps.find, key) if header else None
+    return found is not None and found.key != step.key
 
 
 _RESTS: dict[triage.Choice, steps.State] = {
@@ -73,7 +85,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     known = held.step.data
     name = known.note or watcher.note_name(mail, held.step.key)
     thread = await watcher.earlier(desk, mail)
-    await watcher.write_note(desk, mail, thread, name)
+    if not known.from_note:
+        await watcher.write_note(desk, mail, thread, name)
     sender = triage.sender(mail)
     if by.model is not None and known.note is None:
         await held.note("arrived", note=name, sender=sender)  # a model may take long, and others look meanwhile
@@ -90,9 +103,14 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         try:
             draft = _draft(held, mail, decision, account, now)
         except InvalidInput as error:
-            decision = Decision(
-                decision="needs_info", confidence=0, reasoning=error.message, info_needed="whom to answer"
-            )
+            decision = triage.ask(error.message, "whom to answer")
+    refused = await desk.store.read(ledger.find_refused, held.step.key)
+    if draft is not None and refused and known.words is None:
+        said = f"You said no to an earlier answer to it: {refused[-1].note or 'no reason was given'}"
+        draft = replace(draft, warnings=(*draft.warnings, said))
+        if any(_words(draft) == _words(each) for each in refused):
+            decision = triage.ask(said, "another answer; this one was rejected")
+            draft = None
     changes: dict[str, Any] = {
         "note": name,
         "sender": sender,
@@ -107,7 +125,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     if draft is None:
         await held.note("decided", **changes)
         return
-    request = replace(draft, asked_by=decided_by, about=name, sender=sender)
+    request = replace(draft, asked_by=decided_by, about=name)
     changes |= {"draft_id": request.id, "drafts": known.drafts + 1, "warnings": request.warnings}
     await held.note("decided", lambda tx: ledger.insert(tx, request), **changes)
 
@@ -125,7 +143,11 @@ def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, now:
         subject=mime.reply_subject(mail.summary.subject),
         body=f"{body}\n" if body else "",
     )
-    action = in_thread(reply, mail)
+    action = reply
+    sender = None
+    if not pending.is_claimed(mail):
+        action = in_thread(reply, mail)
+        sender = triage.sender(mail)
     return Request(
         id=draft_id,
         origin="draft",
@@ -140,10 +162,15 @@ def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, now:
         created=now,
         reason=decision.reasoning,
         mail=held.step.key,
+        sender=sender,
         urgent=decision.decision == "urgent",
         warnings=_warnings(mail, reply),
         fault=None if body else "The body is empty",
     )
+
+
+def _words(request: Request) -> str:
+    return " ".join(request.proposed.body.split()).casefold()
 
 
 def _warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
@@ -195,6 +222,8 @@ async def _label(desk: Desk, held: Held) -> str | None:
     try:
         await desk.mailbox.add_label(held.step.data.message_id, LABEL)
     except (NotFound, Denied) as error:
+        if held.step.data.from_note and isinstance(error, NotFound):
+            return None  # only a note speaks of this mail
         return f"{LABEL}: {error.message}"
     except DeskError:
         # The files are in place; from now on they are the person's, and only the label is tried again.

@@ -3,21 +3,26 @@
 import asyncio
 import json
 import logging
+import os
+import sys
+import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
 from inspect import isawaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import anyio
 import httpx2
 from mcp import Client, MCPError, StdioServerParameters
+from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from deskhand import clock
-from deskhand.audit import vault_log
+from deskhand.audit import redact, vault_log
 from deskhand.clock import iso
 from deskhand.errors import (
     AuthRequired,
@@ -26,10 +31,10 @@ from deskhand.errors import (
     Internal,
     InvalidInput,
     NotFound,
+    ProviderDown,
     RateLimited,
     SendFailed,
-    TimedOut,
-    Unavailable,
+    ServerDown,
     printable,
 )
 
@@ -39,6 +44,29 @@ START_SECONDS = 30
 CALL_SECONDS = 150
 """Longer than the gate's lease: when a call ends here, the send behind it has ended or can be looked up."""
 _LOST = (MCPError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
+
+
+class _Complaints:
+    """What a server writes to stderr: handed on to ours, with its last lines kept, which say why it ended."""
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        self.file = os.fdopen(writer, "w")
+        self._last: deque[str] = deque(maxlen=4)
+        self._thread = threading.Thread(target=self._hand_on, args=[reader], daemon=True)
+        self._thread.start()
+
+    def _hand_on(self, reader: int) -> None:
+        with os.fdopen(reader, errors="replace") as lines:
+            for line in lines:
+                sys.stderr.write(line)
+                self._last.append(line.strip())
+
+    def close(self) -> str:
+        """The last that was said."""
+        self.file.close()
+        self._thread.join(timeout=1)
+        return "; ".join(filter(None, self._last))
 
 
 class MCPClient:
@@ -73,23 +101,23 @@ class MCPClient:
     async def call_tool(
         self, tool_name: str, arguments: dict[str, Any], fallback: Callable[[], Any] | None = None
     ) -> dict[str, Any]:
-        """Call the tool. A server that does not answer is logged as mcp_unavailable and the fallback runs; what that
-        returns stands under `fallback`, beside the error, so that nobody can take it for the tool's own answer.
-        A tool that answers with an error raises it."""
+        """Call the tool. Where the server does not answer (mcp_unavailable) or the tool answers with an error, that is
+        logged, and the fallback runs or the error is raised. What the fallback returns stands under `fallback`, beside
+        the error, so that nobody can take it for the tool's own answer."""
         try:
             result = await self._call(tool_name, arguments)
-        except Unavailable as error:
+            if result.is_error:
+                raise _error(result)
+        except DeskError as error:
             await asyncio.to_thread(self._log, tool_name, error)
             if fallback is None:
                 raise
             made = fallback()
             return {
-                "error": "mcp_unavailable",
+                "error": error.code,
                 "message": error.message,
                 "fallback": await made if isawaitable(made) else made,
             }
-        if result.is_error:
-            raise _error(result)
         return dict(result.structured_content or {})
 
     async def close(self) -> None:
@@ -103,11 +131,13 @@ class MCPClient:
                 return await client.call_tool(tool_name, arguments)
         except TimeoutError as error:
             await self._forget(client)
-            raise TimedOut(f"the {self.server_name} server did not answer within {self._seconds:g} seconds") from error
+            raise ServerDown(
+                f"the {self.server_name} server did not answer within {self._seconds:g} seconds"
+            ) from error
         except _LOST as error:
             # Not tried again here: nobody knows how far the call came.
             await self._forget(client)
-            raise Unavailable(
+            raise ServerDown(
                 f"the {self.server_name} server broke off", reason=type(error).__name__, hint="it is started anew"
             ) from error
 
@@ -129,31 +159,39 @@ class MCPClient:
         except TimeoutError:
             self._owner.cancel()
             await self._drop()
-            raise Unavailable(f"the {self.server_name} server does not start") from None
+            raise ServerDown(f"the {self.server_name} server does not start") from None
 
     async def _keep(self, started: "asyncio.Future[Client]", leave: asyncio.Event) -> None:
+        complaints = _Complaints()
         try:
-            async with httpx2.AsyncClient(headers=self._headers) as http, Client(self._server(http)) as client:
+            async with (
+                httpx2.AsyncClient(headers=self._headers) as http,
+                Client(self._server(http, complaints.file)) as client,
+            ):
                 if not started.done():
                     started.set_result(client)
                     await leave.wait()
         except (*_LOST, ValueError, ExceptionGroup) as error:
             if not started.done():
-                problem = Unavailable(
-                    f"the {self.server_name} server cannot be reached: {printable(str(error))}",
+                why = await asyncio.to_thread(complaints.close) or _innermost(error)
+                problem = ServerDown(
+                    f"the {self.server_name} server cannot be reached: {printable(why)}",
                     hint=f"the command is {' '.join(self.command)}",
                 )
                 started.set_exception(problem)
+        finally:
+            complaints.file.close()
 
     @property
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
-    def _server(self, http: httpx2.AsyncClient) -> Any:
+    def _server(self, http: httpx2.AsyncClient, complaints: TextIO) -> Any:
         if self.command[0].startswith(("http://", "https://")):
             return streamable_http_client(self.command[0], http_client=http)
         program, *arguments = self.command
-        return StdioServerParameters(command=program, args=arguments, env=self._environment)
+        environment = {"VAULT_PATH": str(self.vault_path)} | (self._environment or {})
+        return stdio_client(StdioServerParameters(command=program, args=arguments, env=environment), complaints)
 
     async def _forget(self, client: Client) -> None:
         async with self._turn:
@@ -168,17 +206,24 @@ class MCPClient:
                 await asyncio.wait([owner], timeout=10)
 
     def _log(self, tool_name: str, error: DeskError) -> None:
+        message = redact(error.message)
         line = {
             "timestamp": iso(self._now()),
-            "event": "mcp_unavailable",
+            "event": error.code,
             "server": self.server_name,
             "tool": tool_name,
-            "message": error.message,
+            "message": message,
             "severity": "ERROR",
         }
-        log.error("mcp_unavailable", extra={"server": self.server_name, "tool": tool_name, "why": error.message})
+        log.error(error.code, extra={"server": self.server_name, "tool": tool_name, "why": message})
         with suppress(OSError, DeskError):  # a vault that cannot be written must not hide the failure itself
             vault_log.append(self.vault_path, ("Logs",), f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
+
+
+def _innermost(error: BaseException) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error) or type(error).__name__
 
 
 _ERRORS: dict[str, type[DeskError]] = {
@@ -187,7 +232,7 @@ _ERRORS: dict[str, type[DeskError]] = {
     "rate_limited": RateLimited,
     "parse_error": InvalidInput,
     "send_failed": SendFailed,
-    "mcp_unavailable": Unavailable,
+    "mcp_unavailable": ServerDown,
 }
 
 
@@ -201,6 +246,9 @@ def _error(result: CallToolResult) -> DeskError:
         return Internal(printable(text), reference="-")
     hint = details.pop("hint", None)
     known = {key: value for key, value in details.items() if key not in ("fields", "retryable")}
+    if known.get("reason") == "provider_unavailable":
+        del known["reason"]
+        return ProviderDown(message, hint=hint, **known)
     if code == "permission_denied":
         return Denied(message, reason=str(known.pop("reason", "denied")), hint=hint, **known)
     if code in _ERRORS:

@@ -1,8 +1,11 @@
 """How the desk stands: counts, what waits and since when, health, last errors; at the command line and in the vault."""
 
 import json
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +13,25 @@ from pydantic import BaseModel
 
 from deskhand.app import Desk
 from deskhand.clock import iso
+from deskhand.config import Settings
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
 from deskhand.notes.folders import WORKFLOW
+from deskhand.notes.markdown import escape
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.watcher import mailbox_name
 from deskhand.store import Transaction
 
+log = logging.getLogger("deskhand.status")
+
 STATE_FILE = "orchestrator_state.json"
 SHOWN = 20
+_OWN = "written_by_deskhand"
+"""Names the desk's own keys in the state file."""
+_FORMER = {"last_check", "mail", "cursor", "model", "mailbox", "last_mail", "vault", "database", "publish"}
+_ASIDE = "orchestrator_state.put-aside-"
 _DASHBOARD = "dashboard"
 _REFRESH = timedelta(seconds=5)
 
@@ -47,6 +58,8 @@ class Status(BaseModel):
     waiting_total: int
     idle: dict[str, str]
     """Files in Approved/ that release nothing, and why."""
+    not_triaged: dict[str, str]
+    """Notes in Needs_Action that wait and that nobody decides about, and why."""
     errors: list[Trouble]
     health: dict[str, Any]
     down: dict[str, str] = {}
@@ -62,6 +75,9 @@ async def facts(desk: Desk) -> Status:
     waiting_total = len(await desk.waiting.ids())
     idle = {each.path: each.why for each in await desk.door.find_idle()}
 
+    health = read_state(root)
+    not_triaged = health.pop("not_triaged", {})
+
     def ask(tx: Transaction) -> Status:
         return Status(
             folders=folders,
@@ -71,7 +87,8 @@ async def facts(desk: Desk) -> Status:
             waiting_total=waiting_total,
             idle=idle,
             errors=_troubles(tx),
-            health=read_state(root),
+            health=health,
+            not_triaged=not_triaged,
         )
 
     return await desk.store.read(ask)
@@ -79,11 +96,56 @@ async def facts(desk: Desk) -> Status:
 
 def read_state(root: Path) -> dict[str, Any]:
     """What the orchestrator wrote about itself last."""
-    try:
-        found = json.loads((root / "Logs" / STATE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    with suppress(OSError):
+        found = _parse_state((root / "Logs" / STATE_FILE).read_bytes()) or {}
+        own = _own_names(found)
+        return {name: value for name, value in found.items() if name in own}
+    return {}
+
+
+def read_not_triaged(settings: Settings) -> dict[str, str]:
+    """Notes in Needs_Action that wait and that nobody decides about, and why."""
+    if settings.vault_path is None:
         return {}
-    return found if isinstance(found, dict) else {}
+    return dict(read_state(settings.vault_path).get("not_triaged", {}))
+
+
+def _parse_state(data: bytes) -> dict[str, Any] | None:
+    """None where it is no JSON object."""
+    with suppress(ValueError, RecursionError):
+        found = json.loads(data)
+        if isinstance(found, dict):
+            return found
+    return None
+
+
+def _own_names(state: Mapping[str, Any]) -> set[str]:
+    """The keys that the desk wrote. The file may be another watcher's too, and an earlier version listed nothing."""
+    if state.keys() >= {"last_check", "mail", "cursor", "model"} and _OWN not in state:
+        return _FORMER
+    listed = state.get(_OWN)
+    return set(map(str, listed)) if isinstance(listed, list) else set()
+
+
+def _write_state(root: Path, state: Mapping[str, Any]) -> None:
+    """Keys of others stay as they are; a file that is no JSON object is put aside."""
+
+    def merged(old: bytes | None) -> bytes:
+        theirs = _parse_state(old or b"{}")
+        if theirs is None and old is not None:
+            aside = f"{_ASIDE}{sha256(old).hexdigest()[:8]}.json"
+            files.write(root, ("Logs",), aside, old)
+            log.warning("state_put_aside", extra={"file": f"Logs/{aside}"})
+        theirs = theirs or {}
+        others = {name: value for name, value in theirs.items() if name not in _own_names(theirs) | {_OWN}}
+        aside_now = sorted(file.name for file in (root / "Logs").glob(f"{_ASIDE}*.json"))
+        own = dict(state)
+        if aside_now:
+            own["put_aside"] = f"was no JSON object: {', '.join(aside_now)}"
+        own = {name: value for name, value in own.items() if name not in others}
+        return (json.dumps(others | own | {_OWN: sorted(own)}, indent=2) + "\n").encode()
+
+    files.change(root, ("Logs",), STATE_FILE, merged)
 
 
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
@@ -98,36 +160,45 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     except DeskError:  # the state says that the mailbox does not answer; that is what it is for
         mailbox, place = desk.settings.mail, None
     state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
-    files.write(root, ("Logs",), STATE_FILE, json.dumps(state, indent=2) + "\n")
-    files.write(root, (), "Dashboard.md", page(await facts(desk), now))
+    _write_state(root, state)
+    files.write(root, (), "Dashboard.md", page(await facts(desk), now).encode())
 
 
-def page(status: Status, now: datetime) -> str:
+def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> str:
+    """The whole as Markdown; `put` makes one harmless line of what others wrote."""
+
     def table(counts: Mapping[str, int]) -> str:
         return "\n".join(f"| {name} | {count} |" for name, count in counts.items()) or "| none | 0 |"
 
-    lines = [f"- {each.what} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
+    lines = [f"- {put(each.what)} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
     if status.waiting_total > len(status.waiting):
         lines.append(f"- and {status.waiting_total - len(status.waiting)} more")
-    troubles = [f"- {each.what}: {each.error} ({each.state}, tried {each.attempts} times)" for each in status.errors]
-    health = [f"- {name}: {value}" for name, value in status.health.items() if name != "cursor"]
+    troubles = [
+        f"- {put(each.what)}: {put(each.error)} ({each.state}, tried {each.attempts} times)" for each in status.errors
+    ]
+    health = [f"- {name}: {put(str(value))}" for name, value in status.health.items() if name != "cursor"]
     parts = [
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
-        *_idle_lines(status.idle),
+        *_list_files("In Approved/, but not sent", status.idle, put),
+        *_list_files("In Needs_Action/, but not triaged", status.not_triaged, put),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
     ]
     properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
-    return frontmatter.render(properties, "\n" + "\n\n".join(map(_plain, parts)) + "\n")
+    return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
 
 
-def _idle_lines(idle: Mapping[str, str]) -> list[str]:
-    if not idle:
+def _list_files(title: str, why: Mapping[str, str], put: Callable[[str], str]) -> list[str]:
+    """A part of the page, where there is anything to name."""
+    if not why:
         return []
-    return ["## In Approved/, but not sent\n\n" + "\n".join(f"- {path}: {why}" for path, why in idle.items())]
+    lines = [f"- {put(path)}: {put(reason)}" for path, reason in list(why.items())[:SHOWN]]
+    if len(why) > SHOWN:
+        lines.append(f"- and {len(why) - SHOWN} more")
+    return [f"## {title}\n\n" + "\n".join(lines)]
 
 
 def age(seconds: int) -> str:
@@ -135,11 +206,6 @@ def age(seconds: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} seconds"
-
-
-def _plain(text: str) -> str:
-    """A stranger's subject must not become a link or an embedded file in the person's note."""
-    return text.replace("[[", "[ [").replace("![", "! [").replace("](", "] (").replace("<", "&lt;")
 
 
 def _waiting(request: Request, now: datetime) -> WaitingLine:

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
-from deskhand.errors import Unavailable
+from deskhand.errors import DeskError
 from deskhand.orchestrator.triage import Decision
 from deskhand.store import Row, Store, Transaction
 
@@ -34,6 +34,8 @@ class MailFacts(BaseModel):
     message_id: str
     note: str | None = None
     """The name of its note."""
+    from_note: bool = False
+    """Somebody else wrote that note, and by it the desk knows of the mail."""
     sender: str = ""
     decision: Decision | None = None
     decided_by: str = ""
@@ -103,10 +105,9 @@ def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datet
     if untried_since is not None:
         turn = "tried < ?"
         value = clock.to_ms(untried_since)
-    locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
     row = tx.one(
         f"SELECT {_COLUMNS} FROM steps WHERE due IS NOT NULL AND {turn} AND lease <= ?"
-        f" ORDER BY due, key LIMIT 1{locked}",
+        f" ORDER BY due, key LIMIT 1{_lock_row(tx)}",
         *(value, moment),
     )
     if row is None:
@@ -114,6 +115,11 @@ def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datet
     step = replace(_step(row), lease=clock.to_ms(now + lease), tried=moment)
     tx.execute("UPDATE steps SET lease = ?, tried = ? WHERE key = ?", step.lease, moment, step.key)
     return step
+
+
+def _lock_row(tx: Transaction) -> str:
+    """SQLite has one writer anyway."""
+    return " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
 
 
 def is_any_due(tx: Transaction, now: datetime) -> bool:
@@ -159,6 +165,18 @@ def wake(tx: Transaction, step: Step, data: MailFacts, among: tuple[State, ...],
     return done == 1
 
 
+def adopt_note(tx: Transaction, key: str, name: str, now: datetime) -> Step | None:
+    """The step with another note from now on; None where somebody holds it."""
+    sql = f"SELECT {_COLUMNS} FROM steps WHERE key = ? AND lease <= ?{_lock_row(tx)}"
+    row = tx.one(sql, key, clock.to_ms(now))
+    if row is None:
+        return None
+    step = _step(row)
+    data = step.data.model_copy(update={"note": name})
+    tx.execute("UPDATE steps SET data = ? WHERE key = ?", data.model_dump_json(), key)
+    return replace(step, data=data)
+
+
 def become(tx: Transaction, key: str, state: State, among: tuple[State, ...]) -> bool:
     """A resting step goes on because of what a person did."""
     marks = ", ".join("?" for _ in among)
@@ -191,7 +209,7 @@ class Held:
 
     async def __aexit__(self, *_: object) -> None:
         self._beating.cancel()
-        with suppress(asyncio.CancelledError, Unavailable):
+        with suppress(asyncio.CancelledError, DeskError):
             await self._beating
 
     async def note(self, state: State, also: Callable[[Transaction], object] | None = None, **changes: Any) -> None:

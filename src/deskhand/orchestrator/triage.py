@@ -6,6 +6,7 @@ Whoever decides, the decision is one of five, and none of them sends anything.
 import re
 import tomllib
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -160,12 +161,30 @@ def load_rules(home: Path) -> Rules:
         raise BadConfig(f"cannot read {file}: {error}", hint="correct the file or move it away") from error
 
 
+class RulesFile:
+    """The person's rules as they stand: read again whenever their file was changed."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._read: tuple[int, Rules] | None = None
+
+    def read(self) -> Rules:
+        """BadConfig while the file has errors: nobody decides by rules that the person has changed since."""
+        stamp = 0
+        with suppress(OSError):
+            stamp = (self._home / "rules.toml").stat().st_mtime_ns
+        if self._read is None or self._read[0] != stamp:
+            self._read = None
+            self._read = (stamp, load_rules(self._home))
+        return self._read[1]
+
+
 def _heeding(decision: Decision, letter: MailToDecide) -> Decision:
     """A ready-made reply that the person rejected for this sender is not drafted again."""
     last = next(iter(letter.corrections), None)
     if decision.reply_body is None or last is None or last[0] != "rejected":
         return decision
-    return _ask(f"The last draft to this sender was rejected: {last[1]}", "what to answer this time")
+    return ask(f"The last draft to this sender was rejected: {last[1]}", "what to answer this time")
 
 
 # What holds for every model.
@@ -192,23 +211,24 @@ def restrain(decision: Decision, mail: FullMessage) -> Decision:
     subject = delicate(mail) if decision.decision == "archive" else None
     if subject is None:
         return decision
-    return _ask(
+    return ask(
         f"It is about {subject}, which no model archives (it said: {decision.reasoning})"[:2000], "your decision"
     )
 
 
-def _ask(reasoning: str, info_needed: str) -> Decision:
+def ask(reasoning: str, info_needed: str) -> Decision:
+    """The person has to say something first."""
     return Decision(decision="needs_info", confidence=0, reasoning=reasoning[:2000], info_needed=info_needed)
 
 
 def follow_words(words: str) -> Decision:
     """The person said how to answer, and there is no model to write it: no text is invented."""
-    return _ask(f"The person said: do it this way: {words}", f"a reply, done this way: {words}"[:2000])
+    return ask(f"The person said: do it this way: {words}", f"a reply, done this way: {words}"[:2000])
 
 
 def give_up(problem: str) -> Decision:
     """The model could not be brought to a decision: visible, with the reason, for the person."""
-    return _ask(f"The model gave no usable decision: {problem}", "your decision; the model gave none")
+    return ask(f"The model gave no usable decision: {problem}", "your decision; the model gave none")
 
 
 def as_data(letter: MailToDecide) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from deskhand.errors import Contradiction
 from deskhand.store import Row, Transaction
 from deskhand.tasks import rows, vtodo
+from deskhand.tasks.models import ImportProblem
 from deskhand.tasks.rows import TaskRow
 from deskhand.tasks.vtodo import Todo
 
@@ -18,17 +21,23 @@ def read_all(tx: Transaction, user: str) -> list[tuple[str, Row]]:
     return [(given.get(columns[0]) or f"task-{columns[0]}@{origin}", columns) for columns in found]
 
 
-def write_calendar(found: Iterable[tuple[str, Row]]) -> str:
+def write_calendar(found: Iterable[tuple[str, Row]], zone: ZoneInfo) -> str:
     """The text of what `read_all` found; for many tasks that takes a moment, and no database."""
     tasks = [(uid, rows.read_row(columns)) for uid, columns in found]
-    return vtodo.write_text(tasks, {task.id: uid for uid, task in tasks})
+    return vtodo.write_text(tasks, {task.id: uid for uid, task in tasks}, zone)
 
 
-def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) -> int:
+class ImportCount(NamedTuple):
+    imported: int
+    problems: list[ImportProblem]
+
+
+def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) -> ImportCount:
     """Make the tasks that are not here, bring back the deleted ones as the file has them; how many these were.
 
-    What is here under the same UID stays as it is.
+    What is here under the same UID stays as it is. A task whose parent is not to be had stands alone.
     """
+    told: list[ImportProblem] = []
     known = _claim_all(tx, user, todos)
     ids = {uid: row.id for uid, row in known.items() if row is not None}
     imported = 0
@@ -36,15 +45,20 @@ def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) ->
         before = known[todo.uid]
         if before is not None and before.deleted_at is None:
             continue
-        parent_id = None if todo.parent is None else _parent_id(tx, user, todo, ids)
+        parent_id = None if todo.parent is None else _find_parent(tx, user, todo, ids)
         row = (before or rows.new_row(user, todo.new, now))._replace(
             **todo.new.model_dump() | {"parent_id": parent_id},
             completed=todo.completed,
+            completed_at=todo.completed_at if todo.completed else None,
             series_start=todo.series_start,
             next_id=None,
             deleted_at=None,
         )
-        row = _check_todo(tx, todo, row)
+        if (todo.parent is not None and parent_id is None) or not _fits(tx, row):
+            why = "the task that it is a part of is not in the file and cannot be found here: it stands alone now"
+            told.append(ImportProblem(line=todo.parent_line, title=todo.new.title, message=why, imported=True))
+            row = row._replace(parent_id=None)
+        row = rows.check(tx, row)
         if before is not None:
             rows.save(tx, before, row, now)
         else:
@@ -52,7 +66,7 @@ def import_todos(tx: Transaction, user: str, todos: Sequence[Todo], now: str) ->
             ids[todo.uid] = made.id
             tx.execute("UPDATE task_uid SET task_id = ? WHERE user_id = ? AND uid = ?", made.id, user, todo.uid)
         imported += 1
-    return imported
+    return ImportCount(imported, told)
 
 
 def _is_part(todo: Todo) -> bool:
@@ -92,21 +106,18 @@ def _find_id(tx: Transaction, user: str, uid: str, own: re.Pattern[str]) -> int 
     return int(ours[1]) if ours else None
 
 
-def _parent_id(tx: Transaction, user: str, todo: Todo, ids: dict[str, int]) -> int:
+def _find_parent(tx: Transaction, user: str, todo: Todo, ids: dict[str, int]) -> int | None:
     if todo.parent in ids:
         return ids[todo.parent]
-    found = _find_id(tx, user, todo.parent or "", _own_uid(tx))
-    if found is None:
-        raise vtodo.broken(todo.parent_line, "the task that this one is a part of is neither in the file nor here")
-    return found
+    return _find_id(tx, user, todo.parent or "", _own_uid(tx))
 
 
-def _check_todo(tx: Transaction, todo: Todo, row: TaskRow) -> TaskRow:
+def _fits(tx: Transaction, row: TaskRow) -> bool:
     try:
-        return rows.check(tx, row)
-    except Contradiction as error:
-        problem = error.details["fields"][0]
-        raise vtodo.broken(todo.parent_line, problem["message"], problem["field"]) from error
+        rows.check(tx, row)
+    except Contradiction:
+        return False
+    return True
 
 
 def _own_uid(tx: Transaction) -> re.Pattern[str]:

@@ -1,14 +1,16 @@
 """When a repeated task is due next: the part of RFC 5545's RRULE that people use for tasks.
 
-FREQ (DAILY, WEEKLY, MONTHLY, YEARLY), INTERVAL, COUNT, UNTIL, BYDAY, BYMONTHDAY, BYMONTH. A rule walks days and
-gives up after a bounded number of them: no rule, however written, keeps the desk busy.
+FREQ (DAILY, WEEKLY, MONTHLY, YEARLY), INTERVAL, COUNT, UNTIL, BYDAY, BYMONTHDAY, BYMONTH, BYSETPOS, WKST. A rule walks
+the days of the person's calendar, at the time that the person's clock showed when the series began. It gives up after a
+bounded number of days: no rule, however written, keeps the desk busy.
 """
 
 import re
-from calendar import monthrange
+from calendar import isleap, monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from functools import lru_cache
 from typing import Any, Literal, cast
 
 from pydantic_core import PydanticCustomError
@@ -21,10 +23,12 @@ _FORMS = {
     "FREQ": r"DAILY|WEEKLY|MONTHLY|YEARLY",
     "INTERVAL": r"[1-9][0-9]{0,2}",
     "COUNT": r"[1-9][0-9]{0,3}",
-    "UNTIL": r"[0-9]{8}T[0-9]{6}Z",
+    "UNTIL": r"[0-9]{8}(?:T[0-9]{6}Z?)?",
     "BYDAY": r"(?:[+-]?[1-5])?(?:MO|TU|WE|TH|FR|SA|SU)(?:,(?:[+-]?[1-5])?(?:MO|TU|WE|TH|FR|SA|SU))*",
     "BYMONTHDAY": r"-?(?:[1-9]|[12][0-9]|3[01])(?:,-?(?:[1-9]|[12][0-9]|3[01]))*",
     "BYMONTH": r"(?:[1-9]|1[0-2])(?:,(?:[1-9]|1[0-2]))*",
+    "BYSETPOS": r"-?[1-9][0-9]{0,2}(?:,-?[1-9][0-9]{0,2})*",
+    "WKST": "|".join(_DAYS),
 }
 USUAL = (
     r"^FREQ=(?:DAILY|WEEKLY|MONTHLY|YEARLY)(?:;INTERVAL=[1-9][0-9]?)?(?:;COUNT=[1-9][0-9]{0,2})?"
@@ -40,10 +44,14 @@ class Recurrence:
     interval: int
     count: int | None
     until: datetime | None
+    """The last moment; without a zone it is what the person's clock shows."""
     weekdays: frozenset[tuple[int, int]]
     """(which one in the month, 0 for every one; the day of the week, 0 for Monday)"""
     month_days: frozenset[int]
     months: frozenset[int]
+    places: frozenset[int]
+    """Which of the days of a period, from its beginning or, below 0, from its end; none: all of them."""
+    week_start: int
 
 
 def parse(text: str) -> Recurrence:
@@ -59,14 +67,16 @@ def parse(text: str) -> Recurrence:
     found = [re.fullmatch(r"([+-]?\d)?(..)", day) for day in parts.get("BYDAY", "").split(",") if day]
     weekdays = frozenset((int(day[1] or 0), _DAYS.index(day[2])) for day in found if day)
     freq = cast("Any", parts["FREQ"])
-    if any(which for which, _ in weekdays) and freq != "MONTHLY":
-        raise ValueError("a numbered BYDAY goes with FREQ=MONTHLY")
+    if any(which for which, _ in weekdays) and not (freq == "MONTHLY" or (freq == "YEARLY" and "BYMONTH" in parts)):
+        raise ValueError("a numbered BYDAY goes with FREQ=MONTHLY, or with FREQ=YEARLY and BYMONTH")
+    if "BYSETPOS" in parts and not {"BYDAY", "BYMONTHDAY", "BYMONTH"} & parts.keys():
+        raise ValueError("BYSETPOS goes with another BY part")
     count = None
     if "COUNT" in parts:
         count = int(parts["COUNT"])
     until = None
     if "UNTIL" in parts:
-        until = datetime.strptime(parts["UNTIL"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        until = _parse_until(parts["UNTIL"])
     return Recurrence(
         freq=freq,
         interval=int(parts.get("INTERVAL", 1)),
@@ -75,7 +85,17 @@ def parse(text: str) -> Recurrence:
         weekdays=weekdays,
         month_days=_numbers(parts.get("BYMONTHDAY", "")),
         months=_numbers(parts.get("BYMONTH", "")),
+        places=_numbers(parts.get("BYSETPOS", "")),
+        week_start=_DAYS.index(parts.get("WKST", "MO")),
     )
+
+
+def _parse_until(text: str) -> datetime:
+    day, _, clock = text.partition("T")
+    until = datetime.strptime(f"{day}{clock.removesuffix('Z') or '235959'}", "%Y%m%d%H%M%S")  # noqa: DTZ007 - see below
+    if clock.endswith("Z"):
+        return until.replace(tzinfo=UTC)
+    return until
 
 
 def check_rule(text: Any) -> Any:
@@ -89,14 +109,25 @@ def check_rule(text: Any) -> Any:
     return text.upper().removeprefix("RRULE:")
 
 
-def following(rule: Recurrence, start: datetime, after: datetime) -> datetime | None:
-    """The first time after `after` of the series that began at `start`; None when the series is over."""
-    for number, moment in enumerate(_moments(rule, start, after)):
-        if (rule.count is not None and number >= rule.count) or (rule.until is not None and moment > rule.until):
+def following(rule: Recurrence, start: datetime, after: datetime, zone: tzinfo) -> datetime | None:
+    """The first time after `after` of the series that began at `start`; None when the series is over.
+
+    Days and clock are those of `zone`. A time that the clock skips is as long after the one before it as ever.
+    """
+    for number, moment in enumerate(_moments(rule, start.astimezone(zone), after.astimezone(zone))):
+        if (rule.count is not None and number >= rule.count) or _is_over(rule, moment):
             return None
-        if moment > after:
-            return moment
+        if moment.astimezone(UTC) > after:
+            return moment.astimezone(UTC)
     return None
+
+
+def _is_over(rule: Recurrence, moment: datetime) -> bool:
+    if rule.until is None:
+        return False
+    if rule.until.tzinfo is None:
+        return moment.replace(tzinfo=None) > rule.until
+    return moment.astimezone(UTC) > rule.until
 
 
 def _moments(rule: Recurrence, start: datetime, after: datetime) -> Iterator[datetime]:
@@ -106,16 +137,51 @@ def _moments(rule: Recurrence, start: datetime, after: datetime) -> Iterator[dat
     if rule.count is None:
         first = max(first, after.date())
     past = min(max((after.date() - first).days, 0), LONGEST_SERIES_DAYS)
+    clock = start.timetz().replace(fold=0)
     try:
         for ahead in range(past + HORIZON_DAYS):
             day = first + timedelta(ahead)
             if _matches(rule, start.date(), day):
-                yield datetime.combine(day, start.timetz())
+                yield datetime.combine(day, clock)
     except OverflowError:
         return
 
 
+def last_day(rule: Recurrence, start: date, day: date) -> date | None:
+    """The last match up to this day within a little more than a year; None where there is none."""
+    days = (day - timedelta(back) for back in range(400))
+    return next((each for each in days if each == start or (each > start and _matches(rule, start, each))), None)
+
+
 def _matches(rule: Recurrence, start: date, day: date) -> bool:
+    if not _fits(rule, start, day):
+        return False
+    if not rule.places:
+        return True
+    return day in _chosen(rule, start, *_period(rule, day))
+
+
+@lru_cache(maxsize=64)
+def _chosen(rule: Recurrence, start: date, first: date, length: int) -> frozenset[date]:
+    """The days of a period that BYSETPOS names."""
+    days = [day for day in (first + timedelta(ahead) for ahead in range(length)) if _fits(rule, start, day)]
+    return frozenset(day for at, day in enumerate(days) if {at + 1, at - len(days)} & rule.places)
+
+
+def _period(rule: Recurrence, day: date) -> tuple[date, int]:
+    """The first day of the period in which the day lies, and how many days it has."""
+    match rule.freq:
+        case "DAILY":
+            return day, 1
+        case "WEEKLY":
+            return day - timedelta((day.weekday() - rule.week_start) % 7), 7
+        case "MONTHLY":
+            return day.replace(day=1), monthrange(day.year, day.month)[1]
+        case "YEARLY":
+            return day.replace(month=1, day=1), 365 + isleap(day.year)
+
+
+def _fits(rule: Recurrence, start: date, day: date) -> bool:
     if rule.months and day.month not in rule.months:
         return False
     length = monthrange(day.year, day.month)[1]
@@ -132,7 +198,7 @@ def _in_period(rule: Recurrence, start: date, day: date) -> bool:
         case "DAILY":
             periods = (day - start).days
         case "WEEKLY":
-            periods = (day - timedelta(day.weekday()) - start + timedelta(start.weekday())).days // 7
+            periods = (_period(rule, day)[0] - _period(rule, start)[0]).days // 7
         case "MONTHLY":
             periods = (day.year - start.year) * 12 + day.month - start.month
         case "YEARLY":

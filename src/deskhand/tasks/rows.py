@@ -8,7 +8,7 @@ import base64
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from typing import Any, NamedTuple
 
 from deskhand.errors import Changed, Contradiction, FieldProblem, NotFound
@@ -41,6 +41,7 @@ class TaskRow(NamedTuple):
     version: int
     deleted_at: str | None = None
     series_start: str | None = None
+    completed_at: str | None = None
     previous: str | None = None
     """What the last change changed, as JSON; None where that was taken back already."""
 
@@ -61,7 +62,7 @@ class Created(NamedTuple):
     """Whether it was made now, and not before under the same key."""
 
 
-_NOT_ON_THE_WIRE = ("deleted_at", "series_start", "previous")
+_NOT_ON_THE_WIRE = ("deleted_at", "series_start", "completed_at", "previous")
 _WIRE_NAMES = tuple(name for name in TaskRow._fields if name not in _NOT_ON_THE_WIRE)
 _FIXED = ("id", "created_at", "updated_at", "user_id", "version", "previous")
 _MUTABLE = tuple(name for name in TaskRow._fields if name not in _FIXED)
@@ -93,8 +94,8 @@ def _wire(columns: Row) -> WireTask:
 
 
 def read_row(columns: Row) -> TaskRow:
-    *_, deleted_at, series_start, previous = columns
-    return TaskRow(**_wire(columns), deleted_at=deleted_at, series_start=series_start, previous=previous)
+    kept = zip(_NOT_ON_THE_WIRE, columns[-len(_NOT_ON_THE_WIRE) :], strict=True)
+    return TaskRow(**_wire(columns), **dict(kept))
 
 
 def _columns(row: TaskRow) -> list[Any]:
@@ -305,29 +306,35 @@ def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: 
     if isinstance(changes.parent_id, int):
         lock_in_order(tx, user, [task_id, changes.parent_id])
     before = _lock_row(tx, user, task_id, if_match)
-    after = check(tx, before._replace(**changes.model_dump()))
+    after = check(tx, before._replace(**changes.values()))
     return save(tx, before, after, now).wire()
 
 
-def complete(tx: Transaction, user: str, task_id: int, completed: bool, now: str, if_match: str | None) -> WireTask:
-    """Completing a repeated task makes the next one; doing it again changes nothing."""
+def complete(
+    tx: Transaction, user: str, task_id: int, completed: bool, now: str, if_match: str | None, zone: tzinfo
+) -> WireTask:
+    """Completing a repeated task makes the next one, in the person's zone; doing it again changes nothing."""
     before = _lock_row(tx, user, task_id, if_match)
-    after = before._replace(completed=completed)
+    after = before
+    if completed != before.completed:
+        after = before._replace(completed=completed, completed_at=now if completed else None)
     if completed and not before.completed and before.next_id is None:
-        after = after._replace(next_id=_create_following(tx, before, now))
+        after = after._replace(next_id=_create_following(tx, before, now, zone))
     return save(tx, before, after, now).wire()
 
 
-def _create_following(tx: Transaction, before: TaskRow, now: str) -> int | None:
+def _create_following(tx: Transaction, before: TaskRow, now: str, zone: tzinfo) -> int | None:
     """The next task of a series; None where there is none."""
     if before.recurrence is None or before.series_start is None or before.due_date is None:
         return None
     rule = recurrence.parse(before.recurrence)
     after = max(datetime.fromisoformat(before.due_date), datetime.fromisoformat(now))
-    following = recurrence.following(rule, datetime.fromisoformat(before.series_start), after)
+    following = recurrence.following(rule, datetime.fromisoformat(before.series_start), after, zone)
     if following is None:
         return None
-    row = before._replace(completed=False, due_date=utc_text(following), next_id=None, created_at=now)
+    row = before._replace(
+        completed=False, completed_at=None, due_date=utc_text(following), next_id=None, created_at=now
+    )
     return insert(tx, row, now).id
 
 
@@ -353,7 +360,7 @@ def restore(tx: Transaction, user: str, task_id: int, now: str) -> WireTask:
     return restored.wire()
 
 
-def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str) -> dict[int, bool]:
+def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: str, zone: tzinfo) -> dict[int, bool]:
     """For each id whether there was such a task; all of it in one transaction."""
     done = {}
     ordered = sorted(set(task_ids))
@@ -362,7 +369,7 @@ def bulk(tx: Transaction, user: str, action: str, task_ids: Iterable[int], now: 
         try:
             match action:
                 case "complete" | "reopen":
-                    complete(tx, user, task_id, action == "complete", now, None)
+                    complete(tx, user, task_id, action == "complete", now, None, zone)
                 case "delete":
                     delete(tx, user, task_id, now, None)
                 case _:

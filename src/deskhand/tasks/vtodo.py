@@ -1,25 +1,45 @@
 """Tasks as iCalendar text (RFC 5545, VTODO), to and from any program that speaks it.
 
 Project, and where a series began, travel in X-DESKHAND- properties. A control character has no form in iCalendar
-and goes out as U+FFFD, a carriage return as a line feed, a time without its fraction of a second. A file is taken
-whole or not at all: what is broken is refused with the number of its line.
+and goes out as U+FFFD, a carriage return as a line feed, a time without its fraction of a second. What is no calendar
+is refused with the number of its line. Of a calendar every task is taken that can be; what was not taken, or not as it
+stands there, is told with its line.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
-from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any, NamedTuple, TypeVar
+from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
 from deskhand import __version__
-from deskhand.errors import FieldProblem, Unreadable, printable
+from deskhand.errors import Unreadable, printable
 from deskhand.tasks import recurrence
+from deskhand.tasks.calendar_zones import CalendarZone, known_zone, read_zones, write_zone
 from deskhand.tasks.due import END_OF_DAY, utc_text
-from deskhand.tasks.models import SUGGESTIONS, NewTask, PriorityLevel, problems
+from deskhand.tasks.icalendar import (
+    CalendarLine,
+    Component,
+    broken,
+    escape,
+    read_calendar,
+    split_list,
+    unescape,
+    write_lines,
+)
+from deskhand.tasks.models import (
+    DESCRIPTION_LENGTH,
+    MOST_LABELS,
+    NAME_LENGTH,
+    TITLE_LENGTH,
+    ImportProblem,
+    NewTask,
+    PriorityLevel,
+    problems,
+)
 from deskhand.tasks.rows import TaskRow
 
 LARGEST = 10_000_000
@@ -32,24 +52,12 @@ USUAL = (
 )
 """What a schema can say of a file in one pattern; much more is taken."""
 
-_OCTETS = 75
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_NAME = re.compile(r"([A-Za-z0-9-]+)(?=[;:])")
-_PARAMETER = re.compile(r';([A-Za-z0-9-]+)=((?:"[^"]*"|[^";:,]*)(?:,(?:"[^"]*"|[^";:,]*))*)')
+T = TypeVar("T")
 _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?")
 _DURATION = re.compile(
     r"\+?P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?)", re.ASCII
 )
 _RANKS: dict[str, int] = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
-_MANY = frozenset({"CATEGORIES", "RELATED-TO"})
-_FIELDS = {"title": "SUMMARY", "description": "DESCRIPTION", "labels": "CATEGORIES", "project": "X-DESKHAND-PROJECT"}
-
-
-class CalendarLine(NamedTuple):
-    number: int
-    name: str
-    parameters: dict[str, str]
-    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,219 +68,313 @@ class Todo:
     line: int
     new: NewTask
     completed: bool
+    completed_at: str | None
     created: str | None
     parent: str | None
     parent_line: int
     series_start: str | None
 
 
-def write_text(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str]) -> str:
-    """The calendar of these tasks, each with its UID; `parents` are the UIDs by id."""
-    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//Deskhand//Deskhand {__version__}//EN"]
+class TodoFile(NamedTuple):
+    """What a calendar holds: tasks, how many things that are none, and what is not taken as it stands there."""
+
+    todos: list[Todo]
+    left_out: int
+    problems: list[ImportProblem]
+
+
+# Out.
+
+
+def write_text(tasks: Iterable[tuple[str, TaskRow]], parents: Mapping[int, str], zone: ZoneInfo) -> str:
+    """The calendar of these tasks, each with its UID; `parents` are the UIDs by id, `zone` is the person's."""
+    components: list[str] = []
+    series: list[datetime] = []
     for uid, task in tasks:
-        lines += ["BEGIN:VTODO", *_properties(uid, task, parents), "END:VTODO"]
-    lines.append("END:VCALENDAR")
-    return "".join(f"{_fold(line)}\r\n" for line in lines)
+        components += ["BEGIN:VTODO", *_properties(uid, task, parents), *_times(task, zone, series), "END:VTODO"]
+    zones = write_zone(zone, min(series)) if series and zone.key != "UTC" else []
+    begin = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//Deskhand//Deskhand {__version__}//EN"]
+    return write_lines([*begin, *zones, *components, "END:VCALENDAR"])
 
 
 def _properties(uid: str, task: TaskRow, parents: Mapping[int, str]) -> Iterator[str]:
-    yield f"UID:{_escape(uid)}"
+    yield f"UID:{escape(uid)}"
     yield f"DTSTAMP:{_basic(task.updated_at)}"
     yield f"CREATED:{_basic(task.created_at)}"
     yield f"LAST-MODIFIED:{_basic(task.updated_at)}"
-    yield f"SUMMARY:{_escape(task.title)}"
+    yield f"SUMMARY:{escape(task.title)}"
     if task.description is not None:
-        yield f"DESCRIPTION:{_escape(task.description)}"
+        yield f"DESCRIPTION:{escape(task.description)}"
     yield f"PRIORITY:{_RANKS[task.priority]}"
     yield f"STATUS:{'COMPLETED' if task.completed else 'NEEDS-ACTION'}"
     if task.completed:
-        # The desk keeps no time of completion; the last change is the latest it can be.
-        yield f"COMPLETED:{_basic(task.updated_at)}"
+        yield f"COMPLETED:{_basic(task.completed_at or task.updated_at)}"
     if task.labels:
-        yield f"CATEGORIES:{','.join(map(_escape, task.labels))}"
+        yield f"CATEGORIES:{','.join(map(escape, task.labels))}"
     if task.project is not None:
-        yield f"X-DESKHAND-PROJECT:{_escape(task.project)}"
+        yield f"X-DESKHAND-PROJECT:{escape(task.project)}"
     if task.parent_id is not None and task.parent_id in parents:
-        yield f"RELATED-TO;RELTYPE=PARENT:{_escape(parents[task.parent_id])}"
-    if task.due_date is not None:
-        yield f"DUE:{_basic(task.due_date)}"
-    yield from _repetition(task)
+        yield f"RELATED-TO;RELTYPE=PARENT:{escape(parents[task.parent_id])}"
 
 
-def _repetition(task: TaskRow) -> Iterator[str]:
-    due = task.due_date
-    started = task.series_start
-    # A finished one has its follower, which carries the rule on.
-    if task.recurrence is None or task.next_id is not None or due is None or started is None:
+def _times(task: TaskRow, zone: ZoneInfo, series: list[datetime]) -> Iterator[str]:
+    """When it is due and how it is repeated; what needs the zone is added to `series`."""
+    if task.due_date is None:
         return
-    if started != due:
-        yield f"X-DESKHAND-SERIES-START:{_basic(started)}"
-    if started != due and "COUNT=" in task.recurrence:
-        # Another program would count from this task on, and repeat it too often.
+    # A finished one has its follower, which carries the rule on.
+    if task.recurrence is None or task.next_id is not None or task.series_start is None:
+        yield f"DUE:{_basic(task.due_date)}"
+        return
+    if task.series_start != task.due_date:
+        yield f"X-DESKHAND-SERIES-START:{_basic(task.series_start)}"
+    due = datetime.fromisoformat(task.due_date).astimezone(zone)
+    # A series is walked in wall time from its start, which lies before the task is due and on the same day.
+    begun = due.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    counts_on = task.series_start != task.due_date and "COUNT=" in task.recurrence
+    if counts_on or f"{due:%H%M%S}" == "000000":
+        # Another program would count from this task on, or has no day to begin on.
+        yield f"DUE:{_basic(task.due_date)}"
         yield f"X-DESKHAND-RECURRENCE:{task.recurrence}"
-    else:
-        yield f"DTSTART:{_basic(due)}"
-        yield f"RRULE:{task.recurrence}"
+        return
+    series.append(due)
+    yield f"DTSTART{_in_zone(begun, zone)}"
+    yield f"DUE{_in_zone(due, zone)}"
+    yield f"RRULE:{_with_utc_end(task.recurrence, zone)}"
+
+
+def _in_zone(at: datetime, zone: ZoneInfo) -> str:
+    if zone.key == "UTC":
+        return f":{at:%Y%m%dT%H%M%S}Z"
+    return f";TZID={zone.key}:{at:%Y%m%dT%H%M%S}"
 
 
 def _basic(moment: str) -> str:
     return f"{moment[:19].replace('-', '').replace(':', '')}Z"
 
 
-def _escape(text: str) -> str:
-    text = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n").replace("\r", "\n"))
-    for sign in "\\;,":
-        text = text.replace(sign, f"\\{sign}")
-    return text.replace("\n", "\\n")
+def _with_utc_end(rule: str, zone: ZoneInfo) -> str:
+    """The rule with the end of its last day, or what the person's clock shows then, in UTC."""
+
+    def in_utc(found: re.Match[str]) -> str:
+        clock = time.fromisoformat(found[2]) if found[2] else time(23, 59, 59)
+        until = datetime.combine(date.fromisoformat(found[1]), clock, zone).astimezone(UTC)
+        return f"UNTIL={until:%Y%m%dT%H%M%SZ}"
+
+    return re.sub(r"UNTIL=([0-9]{8})(?:T([0-9]{6}))?(?=;|$)", in_utc, rule)
 
 
-def _fold(line: str) -> str:
-    """In pieces of at most 75 octets, never within a character."""
-    if len(line) <= _OCTETS and line.isascii():
-        return line
-    pieces = [""]
-    size = 0
-    for sign in line:
-        octets = len(sign.encode())
-        if size + octets > _OCTETS:
-            pieces.append(" ")
-            size = 1
-        pieces[-1] += sign
-        size += octets
-    return "\r\n".join(pieces)
+# In.
 
 
-def parse_todos(content: bytes, zone: ZoneInfo) -> tuple[list[Todo], int]:
-    """The tasks of a file, and how many things in it are none (events, cancelled ones) and were left out."""
+def parse_todos(content: bytes, zone: ZoneInfo) -> TodoFile:
+    """The tasks of a file; a time without a zone is the person's own."""
+    components = read_calendar(content)
+    zones = read_zones(components)
     found: dict[str, Todo] = {}
+    told: list[ImportProblem] = []
     left_out = 0
-    for lines in _components(list(_lines(content))):
-        todo = _todo(lines, zone) if lines[0].value.upper() == "VTODO" else None
-        if todo is None:
-            left_out += 1
-        elif todo.uid in found:
-            raise broken(todo.line, f"the UID of line {found[todo.uid].line} again")
-        else:
-            found[todo.uid] = todo
-    for todo in found.values():
-        if todo.parent in found and found[todo.parent].parent is not None:
-            raise broken(todo.parent_line, "a subtask has no subtasks of its own")
-    return list(found.values()), left_out
-
-
-def broken(line: int, why: str, field: str = "file") -> Unreadable:
-    return Unreadable(
-        f"line {line}: {why}",
-        hint="nothing was imported; correct this line and import the file again",
-        fields=[FieldProblem(field, f"line {line}: {why}", suggestion=SUGGESTIONS.get(field))],
-        line=line,
-    )
-
-
-def _lines(content: bytes) -> Iterator[CalendarLine]:
-    """The content lines, unfolded, each with the number at which it begins."""
-    whole: list[tuple[int, list[bytes]]] = []
-    for number, ended in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        piece = ended.removesuffix(b"\r")
-        if piece[:1] in (b" ", b"\t") and whole:
-            whole[-1][1].append(piece[1:])
-        elif piece:
-            whole.append((number, [piece]))
-    for number, pieces in whole:
+    for each in components:
+        if each.kind == "VTIMEZONE":
+            continue
+        reading = _Reading(each, zone, zones)
         try:
-            text = b"".join(pieces).decode()
-        except UnicodeDecodeError:
-            raise broken(number, "not UTF-8") from None
-        if _CONTROL.search(text):
-            raise broken(number, "a control character")
-        yield _line(number, text)
+            todo = reading.todo() if each.kind == "VTODO" else None
+            if todo is None:
+                left_out += 1
+                continue
+            if todo.uid in found:
+                raise broken(todo.line, f"the UID of line {found[todo.uid].line} again")
+        except Unreadable as error:
+            told.append(reading.problem(error, imported=False))
+            continue
+        found[todo.uid] = todo
+        told += reading.problems
+    todos = [_flatten(todo, found, told) for todo in found.values()]
+    return TodoFile(todos, left_out, told)
 
 
-def _line(number: int, text: str) -> CalendarLine:
-    name = _NAME.match(text)
-    if name is None:
-        raise broken(number, "not a property of the form NAME:VALUE")
-    parameters = {}
-    at = name.end()
-    while parameter := _PARAMETER.match(text, at):
-        parameters[parameter[1].upper()] = parameter[2].strip('"')
-        at = parameter.end()
-    if text[at : at + 1] != ":":
-        raise broken(number, "not a property of the form NAME:VALUE")
-    return CalendarLine(number, name[1].upper(), parameters, text[at + 1 :])
+def _flatten(todo: Todo, found: Mapping[str, Todo], told: list[ImportProblem]) -> Todo:
+    """A part of a part is a part of the whole; a circle has no whole."""
+    passed = [todo.uid]
+    parent = todo.parent
+    while parent is not None and parent in found and parent not in passed and found[parent].parent is not None:
+        passed.append(parent)
+        parent = found[parent].parent
+    if parent == todo.parent and parent not in passed:
+        return todo
+    why = "a subtask has no subtasks of its own: it is a part of the whole now"
+    if parent in passed:
+        parent = None
+        why = "it is a part of itself: it stands alone now"
+    told.append(ImportProblem(line=todo.parent_line, title=todo.new.title, message=why, imported=True))
+    return replace(todo, parent=parent)
 
 
-def _components(lines: list[CalendarLine]) -> Iterator[list[CalendarLine]]:
-    """Each component of the calendar: its BEGIN and its own lines, without those of parts inside it."""
-    open_: list[list[CalendarLine]] = []
-    for line in lines:
-        if line.name == "BEGIN":
-            if not open_ and line.value.upper() != "VCALENDAR":
-                raise broken(line.number, "a calendar begins with BEGIN:VCALENDAR")
-            open_.append([line])
-        elif not open_:
-            raise broken(line.number, "a calendar begins with BEGIN:VCALENDAR")
-        elif line.name != "END":
-            open_[-1].append(line)
-        elif line.value.upper() != open_[-1][0].value.upper():
-            begun = open_[-1][0]
-            raise broken(line.number, f"END:{printable(line.value, 40)} where {_place(begun)}")
-        else:
-            ended = open_.pop()
-            if len(open_) == 1 and ended[0].value.upper() != "VTIMEZONE":
-                yield ended
-    if open_:
-        raise broken(open_[-1][0].number, f"{printable(open_[-1][0].value, 40)} has no END")
-    if not lines:
-        raise broken(1, "an empty file is no calendar")
+class _Reading:
+    """Reads one task, and keeps what of it cannot be taken as it stands."""
+
+    def __init__(self, component: Component, zone: ZoneInfo, zones: Mapping[str, CalendarZone]) -> None:
+        self.problems: list[ImportProblem] = []
+        self._component = component
+        self._zone = zone
+        self._zones = zones
+        self._said: dict[str, CalendarLine] = {}
+
+    def problem(self, error: Unreadable, *, imported: bool) -> ImportProblem:
+        line = int(error.details["line"])
+        return ImportProblem(
+            line=line, title=self._title(), message=error.message.removeprefix(f"line {line}: "), imported=imported
+        )
+
+    def todo(self) -> Todo | None:
+        """The task; None for one that was cancelled, or is one changed date of a repeated one."""
+        lines = self._component.lines
+        begun = self._component.begun.number
+        for line in lines:
+            if not line.name:
+                raise broken(line.number, line.value)
+            if line.name in self._said and line.name in _ONCE:
+                self._tell(line, f"{line.name} was said in line {self._said[line.name].number} already")
+            self._said.setdefault(line.name, line)
+        status = self._read("STATUS", _status)
+        if status == "CANCELLED" or "RECURRENCE-ID" in self._said:
+            return None
+        if "UID" not in self._said:
+            raise broken(begun, "this task has no UID")
+        uid = unescape(self._said["UID"])
+        if not 0 < len(uid) <= LONGEST_UID:
+            raise broken(self._said["UID"].number, f"a UID has 1 to {LONGEST_UID} characters")
+        parents = [line for line in lines if line.name == "RELATED-TO" and _is_parent(line)]
+        return Todo(
+            uid=uid,
+            line=begun,
+            new=self._new(begun),
+            completed=status == "COMPLETED" or (not status and "COMPLETED" in self._said),
+            completed_at=self._read("COMPLETED", self._utc),
+            created=self._read("CREATED", self._utc),
+            parent=unescape(parents[0]) if parents else None,
+            parent_line=[*parents, self._component.begun][0].number,
+            series_start=self._read("X-DESKHAND-SERIES-START", self._utc),
+        )
+
+    def _new(self, begun: int) -> NewTask:
+        given: dict[str, Any] = {
+            "due_date": self._due(),
+            "project": self._read("X-DESKHAND-PROJECT", _one_name),
+            "labels": self._labels(),
+            "priority": self._read("PRIORITY", _priority) or PriorityLevel.MEDIUM,
+        }
+        given["recurrence"] = self._rule(given["due_date"])
+        title = (self._read("SUMMARY", unescape) or "").strip()
+        if not title:
+            raise broken(begun, "this task has no SUMMARY", "title")
+        description = self._read("DESCRIPTION", unescape)
+        if len(title) > TITLE_LENGTH:
+            self._tell(self._said["SUMMARY"], f"longer than {TITLE_LENGTH} characters: all of it is in the description")
+            description = f"{title}\n\n{description or ''}".rstrip()
+            title = f"{title[: TITLE_LENGTH - 1].rstrip()}…"
+        if description is not None and len(description) > DESCRIPTION_LENGTH:
+            at = self._said.get("DESCRIPTION", self._said["SUMMARY"])
+            self._tell(at, f"longer than {DESCRIPTION_LENGTH:,} characters: the rest is missing")
+            description = description[:DESCRIPTION_LENGTH]
+        try:
+            return NewTask.model_validate(given | {"title": title, "description": description})
+        except ValidationError as error:
+            found = problems(error.errors(include_url=False))[0]
+            raise broken(begun, f"{found.field}: {found.message}", found.field) from None
+
+    def _labels(self) -> list[str]:
+        lines = [line for line in self._component.lines if line.name == "CATEGORIES"]
+        named = [(line, label.strip()) for line in lines for label in split_list(line) if label.strip()]
+        kept = [label for _, label in named if _is_name(label)]
+        for line, label in named:
+            if not _is_name(label):
+                self._tell(line, f"no label has more than {NAME_LENGTH} characters or lines: {printable(label, 40)}")
+        if len(kept) > MOST_LABELS:
+            self._tell(lines[0], f"more than {MOST_LABELS} labels: the others are missing")
+        return kept[:MOST_LABELS]
+
+    def _rule(self, due_date: str | None) -> str | None:
+        name = "RRULE" if "RRULE" in self._said else "X-DESKHAND-RECURRENCE"
+        rule = self._read(name, self._known_rule)
+        if rule and due_date is None:
+            self._tell(self._said[name], "a repeated task needs a due date: it is not repeated now")
+            return None
+        return rule
+
+    def _known_rule(self, line: CalendarLine) -> str:
+        """Without what changes nothing (weeks begin on Monday), and with the end of a last day in UTC."""
+        parts = [part for part in line.value.upper().split(";") if part != "WKST=MO"]
+        try:
+            rule = _with_utc_end(";".join(parts), self._zone)
+            recurrence.parse(rule)
+        except (ValueError, OverflowError) as error:
+            raise broken(line.number, f"it is not repeated now, {error}", "recurrence") from None
+        return rule
+
+    def _due(self) -> str | None:
+        if "DUE" in self._said:
+            return self._read("DUE", self._utc)
+        return self._read("DURATION", self._end)
+
+    def _end(self, length: CalendarLine) -> str:
+        parts = _DURATION.fullmatch(length.value)
+        if parts is None or not any(parts.groups()) or "DTSTART" not in self._said:
+            raise broken(length.number, "a DURATION such as PT1H, with a DTSTART, is needed here", "due_date")
+        weeks, days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+        took = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
+        try:
+            return utc_text(self._moment(self._said["DTSTART"]) + took)
+        except OverflowError:
+            raise broken(length.number, "the time is out of range", "due_date") from None
+
+    def _utc(self, line: CalendarLine) -> str:
+        return utc_text(self._moment(line))
+
+    def _moment(self, line: CalendarLine) -> datetime:
+        """In UTC; a time without a zone is the person's own, a date that day's end."""
+        form = _TIME.fullmatch(line.value)
+        try:
+            day = date.fromisoformat(form[1] if form else "")
+            if not form or form[2] is None:
+                return datetime.combine(day, END_OF_DAY, self._zone).astimezone(UTC)
+            # RFC 5545 has a second 60 for leap seconds; no clock here shows it.
+            clock = time.fromisoformat(re.sub(r"60$", "59", form[2]))
+            return datetime.combine(day, clock, UTC if form[3] else self._zone_of(line)).astimezone(UTC)
+        except (ValueError, OverflowError):
+            raise broken(line.number, f"{line.name} is not a time such as 20261224T180000Z", "due_date") from None
+
+    def _zone_of(self, line: CalendarLine) -> tzinfo:
+        """The world's zone of that name, else the calendar's own, else the person's."""
+        name = line.parameters.get("TZID")
+        if name is None:
+            return self._zone
+        found = known_zone(name) or self._zones.get(name)
+        if found is None:
+            self._tell(line, f"the time zone {printable(name, 60)} is not known: taken as the person's")
+        return found or self._zone
+
+    def _read(self, name: str, read: Callable[[CalendarLine], T]) -> T | None:
+        """What the line says; None where there is none, and, which is told, where it cannot be read."""
+        if name not in self._said:
+            return None
+        try:
+            return read(self._said[name])
+        except Unreadable as error:
+            self.problems.append(self.problem(error, imported=True))
+            return None
+
+    def _tell(self, line: CalendarLine, why: str) -> None:
+        self.problems.append(self.problem(broken(line.number, why), imported=True))
+
+    def _title(self) -> str:
+        return printable(unescape(self._said["SUMMARY"]), 60) if "SUMMARY" in self._said else ""
 
 
-def _place(begun: CalendarLine) -> str:
-    return f"line {begun.number} began {printable(begun.value, 40)}"
-
-
-def _todo(lines: list[CalendarLine], zone: ZoneInfo) -> Todo | None:
-    begun = lines[0].number
-    said = _first_of_each(lines[1:])
-    if "UID" not in said:
-        raise broken(begun, "this task has no UID")
-    status = _optional(said, "STATUS", _keyword)
-    # One changed date of a repeated task is no task of its own.
-    if status == "CANCELLED" or "RECURRENCE-ID" in said:
-        return None
-    if status not in (None, "NEEDS-ACTION", "IN-PROCESS", "COMPLETED"):
-        raise broken(said["STATUS"].number, f"STATUS {printable(status, 40)} is not known", "completed")
-    uid = _unescape(said["UID"])
-    if not 0 < len(uid) <= LONGEST_UID:
-        raise broken(said["UID"].number, f"a UID has 1 to {LONGEST_UID} characters")
-    parents = [line for line in lines if line.name == "RELATED-TO" and _is_parent(line)]
-    in_utc = partial(_utc, zone=zone)
-    return Todo(
-        uid=uid,
-        line=begun,
-        new=_new(said, [line for line in lines if line.name == "CATEGORIES"], zone, begun),
-        completed=status == "COMPLETED" or (status is None and "COMPLETED" in said),
-        created=_optional(said, "CREATED", in_utc),
-        parent=_unescape(parents[0]) if parents else None,
-        parent_line=[*parents, lines[0]][0].number,
-        series_start=_optional(said, "X-DESKHAND-SERIES-START", in_utc),
-    )
-
-
-def _first_of_each(lines: Iterable[CalendarLine]) -> dict[str, CalendarLine]:
-    said: dict[str, CalendarLine] = {}
-    for line in lines:
-        if line.name in said and line.name in _KNOWN - _MANY:
-            raise broken(line.number, f"{line.name} was said in line {said[line.name].number} already")
-        said.setdefault(line.name, line)
-    return said
-
-
-_KNOWN = frozenset(
+_ONCE = frozenset(
     [
-        *("UID", "SUMMARY", "DESCRIPTION", "STATUS", "PRIORITY", "CATEGORIES", "RELATED-TO"),
-        *("DTSTART", "DUE", "DURATION", "RRULE", "COMPLETED", "CREATED"),
-        *("X-DESKHAND-PROJECT", "X-DESKHAND-RECURRENCE", "X-DESKHAND-SERIES-START"),
+        *("UID", "SUMMARY", "DESCRIPTION", "STATUS", "PRIORITY", "DTSTART", "DUE", "DURATION", "RRULE", "COMPLETED"),
+        *("CREATED", "X-DESKHAND-PROJECT", "X-DESKHAND-RECURRENCE", "X-DESKHAND-SERIES-START"),
     ]
 )
 
@@ -281,48 +383,22 @@ def _is_parent(line: CalendarLine) -> bool:
     return line.parameters.get("RELTYPE", "PARENT").upper() == "PARENT"
 
 
-def _new(said: Mapping[str, CalendarLine], categories: list[CalendarLine], zone: ZoneInfo, begun: int) -> NewTask:
-    rule = said.get("RRULE") or said.get("X-DESKHAND-RECURRENCE")
-    given: dict[str, Any] = {
-        "title": _optional(said, "SUMMARY", _unescape),
-        "description": _optional(said, "DESCRIPTION", _unescape),
-        "project": _optional(said, "X-DESKHAND-PROJECT", _unescape),
-        "labels": [label.strip() for line in categories for label in _list(line) if label.strip()],
-        "due_date": _due(said, zone),
-        "priority": _optional(said, "PRIORITY", _priority) or PriorityLevel.MEDIUM,
-        "recurrence": _rule(rule) if rule else None,
-    }
-    if given["title"] is None:
-        raise broken(begun, "this task has no SUMMARY", "title")
-    if rule and given["due_date"] is None:
-        raise broken(rule.number, "a repeated task needs a due date", "recurrence")
-    try:
-        return NewTask.model_validate(given)
-    except ValidationError as error:
-        problem = problems(error.errors(include_url=False))[0]
-        line = rule.number if rule and problem.field == "recurrence" else said[_FIELDS[problem.field]].number
-        raise broken(line, problem.message, problem.field) from None
+def _status(line: CalendarLine) -> str:
+    status = line.value.upper()
+    if status not in ("NEEDS-ACTION", "IN-PROCESS", "COMPLETED", "CANCELLED"):
+        raise broken(line.number, f"STATUS {printable(status, 40)} is not known", "completed")
+    return status
 
 
-def _optional(said: Mapping[str, CalendarLine], name: str, read: Callable[[CalendarLine], Any]) -> Any:
-    return read(said[name]) if name in said else None
+def _one_name(line: CalendarLine) -> str:
+    name = unescape(line)
+    if not _is_name(name):
+        raise broken(line.number, f"no project has more than {NAME_LENGTH} characters or lines", "project")
+    return name
 
 
-def _keyword(line: CalendarLine) -> str:
-    return line.value.upper()
-
-
-def _unescape(line: CalendarLine) -> str:
-    return re.sub(r"\\(.)", _sign, line.value)
-
-
-def _sign(escaped: re.Match[str]) -> str:
-    return "\n" if escaped[1] in "nN" else escaped[1]
-
-
-def _list(line: CalendarLine) -> list[str]:
-    parts = re.findall(r"((?:\\(?:.|$)|[^\\,])*)(?:,|$)", line.value)
-    return [_unescape(line._replace(value=part)) for part in parts]
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= NAME_LENGTH and text == text.strip() and "\n" not in text and "\t" not in text
 
 
 def _priority(line: CalendarLine) -> PriorityLevel | None:
@@ -339,59 +415,3 @@ _UP_TO: dict[str, PriorityLevel | None] = {
     "9": PriorityLevel.LOW,
 }
 """The last rank of each level; 0 is no priority."""
-
-
-def _due(said: Mapping[str, CalendarLine], zone: ZoneInfo) -> str | None:
-    if "DUE" in said:
-        return _utc(said["DUE"], zone)
-    if "DURATION" not in said:
-        return None
-    length = said["DURATION"]
-    parts = _DURATION.fullmatch(length.value)
-    if parts is None or not any(parts.groups()) or "DTSTART" not in said:
-        raise broken(length.number, "a DURATION such as PT1H, with a DTSTART, is needed here", "due_date")
-    weeks, days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
-    took = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
-    try:
-        return utc_text(_moment(said["DTSTART"], zone) + took)
-    except OverflowError:
-        raise broken(length.number, "the time is out of range", "due_date") from None
-
-
-def _utc(line: CalendarLine, zone: ZoneInfo) -> str:
-    return utc_text(_moment(line, zone))
-
-
-def _moment(line: CalendarLine, zone: ZoneInfo) -> datetime:
-    """In UTC; a time without a zone is the person's own, a date that day's end."""
-    form = _TIME.fullmatch(line.value)
-    try:
-        day = date.fromisoformat(form[1] if form else "")
-        if not form or form[2] is None:
-            return datetime.combine(day, END_OF_DAY, zone).astimezone(UTC)
-        # RFC 5545 has a second 60 for leap seconds; no clock here shows it.
-        clock = time.fromisoformat(re.sub(r"60$", "59", form[2]))
-        return datetime.combine(day, clock, UTC if form[3] else _zone(line, zone)).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise broken(line.number, f"{line.name} is not a time such as 20261224T180000Z", "due_date") from None
-
-
-def _zone(line: CalendarLine, zone: ZoneInfo) -> ZoneInfo:
-    name = line.parameters.get("TZID")
-    if name is None:
-        return zone
-    try:
-        return ZoneInfo(name.removeprefix("/"))
-    except (ZoneInfoNotFoundError, OSError, ValueError):
-        raise broken(line.number, f"the time zone {printable(name, 60)} is not known", "due_date") from None
-
-
-def _rule(line: CalendarLine) -> str:
-    """Without what changes nothing (weeks begin on Monday), and with the end of a last day."""
-    parts = [part for part in line.value.upper().split(";") if part != "WKST=MO"]
-    rule = ";".join(f"{part}T235959Z" if re.fullmatch(r"UNTIL=[0-9]{8}", part) else part for part in parts)
-    try:
-        recurrence.parse(rule)
-    except ValueError as error:
-        raise broken(line.number, f"RRULE: {error}", "recurrence") from None
-    return rule

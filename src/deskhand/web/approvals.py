@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlencode
 
+from anyio import to_thread
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -21,6 +22,7 @@ from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInp
 from deskhand.gate.answers import Letter
 from deskhand.gate.risk import linked_hosts
 from deskhand.gate.waiting import Card
+from deskhand.orchestrator import status
 from deskhand.web import times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
@@ -101,6 +103,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
         "following": following and f"{'/snoozed' if snoozed else '/'}?{urlencode({'after': following})}",
         "counts": counts,
         "idle": await desk.door.find_idle(),
+        "not_triaged": await to_thread.run_sync(status.read_not_triaged, desk.settings),
         "snoozed": snoozed,
         "moment": _moment(desk),
         "stale": False,
