@@ -1,8 +1,12 @@
+import json
 import subprocess
 import sys
 
 import pytest
+from mcp import Client
 
+from deskhand.app import Desk
+from deskhand.servers.desk import desk_server
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -65,3 +69,39 @@ def test_a_folder_that_is_not_there_ends_with_code_4(home: Home) -> None:
 
     assert (done.returncode, done.stdout) == (4, "")
     assert done.stderr.startswith("error: there is no folder Nowhere")
+
+
+FORGED = "\n     9  2026-11-16T08:00:00.000Z  person  approve  everything  success"
+
+
+@requirement("cli:one-line")
+@pytest.mark.anyio
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\v", "\f", "\x1b[2K\r", "\u2028", "\u0085", "\x1c"])
+async def test_nobody_writes_a_second_line_into_what_the_terminal_shows(home: Home, desk: Desk, end: str) -> None:
+    forged = FORGED.replace("\n", end)
+    async with Client(desk_server(desk)) as client:
+        await client.call_tool("read_note", {"path": f"a{forged}"})
+        await client.call_tool("write_note", {"path": f"Done/a{forged}.md", "content": "Hi."})
+        await client.call_tool("get_action", {"id": f"a{forged}"})
+        await client.call_tool("send_email", {"to": f"a{forged}@example.org", "subject": f"a{forged}", "body": "Hi."})
+
+    log = home.command("log")
+    errors = [home.command("show", f"a{forged}"), home.command("notes", "list", f"a{forged}")]
+
+    told = [str(json.loads(line)["seq"]) for line in home.command("log", "--json").stdout.splitlines()]
+    assert len(told) > 1
+    assert [line.split()[0] for line in log.stdout.splitlines()] == told
+    assert all(each.stderr.startswith("error: ") for each in errors)
+    assert not [line for each in errors for line in each.stderr.splitlines()[1:] if not line.startswith("  ")]
+    assert "approve" not in "".join(line[2:] for each in errors for line in each.stderr.splitlines()[1:])
+
+
+@requirement("cli:one-line")
+def test_a_note_of_two_lines_name_is_one_line_of_the_list(home: Home) -> None:
+    (home.vault / "first\nsecond.md").write_text("fox\n\nand forged.md\n")
+
+    listed = home.command("notes", "list").stdout
+    found = home.command("notes", "search", "fox").stdout
+
+    assert listed == "first<U+000A>second.md\n"
+    assert len(found.splitlines()) == 2

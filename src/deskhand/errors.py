@@ -32,6 +32,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
+from deskhand.unseen import spell_out_line
+
 MCPErrorCode = Literal[
     "auth_required",
     "not_found",
@@ -243,17 +245,17 @@ def printable(value: object, limit: int = 200) -> str:
 
 
 def describe(error: DeskError) -> str:
-    """The lines a person reads on the command line."""
-    lines = [f"error: {error.message}"]
+    """The lines a person reads on the command line. What is wrong is one line, whoever's words are in it."""
+    lines = [f"error: {spell_out_line(error.message)}"]
     fields: Sequence[Mapping[str, Any]] = error.details.get("fields", ())
     lines += [
-        f"  {field['field']}: {field['message']}"
+        spell_out_line(f"  {field['field']}: {field['message']}")
         + (f" (got {field['received_value']!r})" if field["received_value"] is not None else "")
         + (f"; {field['suggestion']}" if field["suggestion"] else "")
         for field in fields
     ]
     if error.hint:
-        lines.append(f"  {error.hint}")
+        lines.append(f"  {spell_out_line(error.hint)}")
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)

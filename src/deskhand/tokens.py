@@ -62,7 +62,8 @@ def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
         raise InvalidInput(
             "that is no scope",
             fields=[FieldProblem("scope", "is not one of the scopes", printable(each)) for each in unknown],
-            hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail",
+            hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail,"
+            " notes:read reads the mail in Needs_Action too",
         )
     return tuple(scope for scope in SCOPES if scope in asked)
 

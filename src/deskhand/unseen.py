@@ -85,6 +85,11 @@ def spell_out(text: str) -> str:
     return replace(text, _runs(text), _code)
 
 
+def spell_out_line(text: str) -> str:
+    """The same for a text that has to stay one line: a second one could pass for a line of ours."""
+    return spell_out(text).replace("\n", "<U+000A>").replace("\t", "<U+0009>")
+
+
 def reads_as(name: str) -> str:
     """What a reader takes a name for: without what shows nothing, without case and accents, letters that look alike
     as one."""

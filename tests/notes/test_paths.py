@@ -84,6 +84,29 @@ TRICKS = [
     "Dºne/x.md",
     "ᴰone/x.md",
     "Logſ/x.md",
+    "Approved\u034f/x.md",
+    "App\u17b4roved/x.md",
+    "Approved\u2800/x.md",
+    "Аpproved/x.md",
+    "Аррrоvеd/x.md",
+    "Αpproved/x.md",
+    "approvеԁ/x.md",
+    "A\u0301pproved/x.md",
+    "Approve\u0334d/x.md",
+    "Appr0ved/x.md",
+    "Approvecl/x.md",
+    "Rejecteԁ/x.md",
+    "D\u043ene/x.md",
+    "ᴅᴏɴᴇ/x.md",
+    "Ꭰone/x.md",
+    "Loɡs/x.md",
+    "1ogs/x.md",
+    "|ogs/x.md",
+    "Pending\u02cdApproval/x.md",
+    "Pendlng_Approva1/x.md",
+    "Needs_Actiоn/x.md",
+    "Needs_Action\u200b/x.md",
+    "Рlans/x.md",
     "Approved\\x.md",
     "Inbox\\..\\Approved\\x.md",
     "Inbox／..／Approved/x.md",
@@ -281,3 +304,15 @@ def test_a_symlink_swapped_in_during_the_call_leads_nowhere(desk: Desk, home: Ho
 
     assert guarded(home, trapped) == before
     assert min(outcomes.values()) > 0, outcomes
+
+
+@requirement("notes:paths")
+@pytest.mark.parametrize(
+    "folder", ["Дела", "Log", "Pläne", "Approvals", "日本語版", "Done2", "Plans/2026", "needs_action", "Gone"]
+)
+def test_a_folder_that_only_resembles_none_of_the_desk_s_is_the_assistant_s_to_use(
+    home: Home, desk: Desk, folder: str
+) -> None:
+    desk.vault.write(f"{folder}/x.md", {}, "Hi.")
+
+    assert len(list(home.vault.rglob("x.md"))) == 1

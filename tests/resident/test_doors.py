@@ -282,6 +282,34 @@ async def test_the_tasks_rest_takes_the_service_and_tokens_with_a_scope_for_task
     assert "tasks:write" in written.json()["detail"]
 
 
+@requirement("tokens:scopes")
+async def test_whom_a_scope_keeps_out_is_on_the_record_at_every_door(place: Place) -> None:
+    token = await place.token("stranger", "agents:read")
+    async with place.http(token) as http:
+        closed = [await http.post(path, json=PING) for path in ("/obsidian/mcp", "/gmail/mcp", "/tasks/mcp")]
+        closed += [await http.get("/api/tasks"), await http.post("/api/tasks", json={"title": "x"})]
+        closed += [await http.get("/api/metrics"), await http.get("/api/openapi.json")]
+        foreign = await http.post("/agentmail/mcp", json=PING, headers={"Origin": "http://evil.example"})
+    async with place.http() as http:
+        unknown = [await http.get(path) for path in ("/api/metrics", "/api/openapi.json")]
+    async with place.http(await place.token("reader", "tasks:read")) as http:
+        document = await http.get("/api/openapi.json")
+    entries = [entry for entry in reversed(await place.record()) if entry.result == "rejected"]
+
+    assert [answer.status_code for answer in (*closed, foreign)] == [403] * 8
+    assert [answer.status_code for answer in (*unknown, document)] == [401, 401, 200]
+    assert [(entry.actor, entry.action_type) for entry in entries] == [
+        ("obsidian_mcp", "connect"),
+        ("gmail_mcp", "connect"),
+        ("tasks_mcp", "connect"),
+        ("tasks_api", "read_tasks"),
+        ("tasks_api", "create_task"),
+        ("tasks_api", "read_tasks"),
+        ("tasks_api", "read_tasks"),
+    ]
+    assert {(entry.parameters or {}).get("client") for entry in entries} == {"stranger"}
+
+
 @requirement("desk:parts")
 async def test_a_door_that_is_not_set_up_says_what_to_set_and_the_others_open(tmp_path: Path) -> None:
     async with opened(tmp_path, FASTAPI_BASE_URL="http://127.0.0.1:9") as place, place.http(TOKEN) as http:

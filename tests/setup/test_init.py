@@ -1,20 +1,28 @@
+import asyncio
 import json
 import os
 import pty
+import re
 import stat
 import subprocess
 import sys
 import tomllib
+from email.utils import format_datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from deskhand.app import Desk
 from deskhand.config import OPTIONS, load, sentence
 from deskhand.errors import BadConfig
+from deskhand.gate.actions import SendEmail
+from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes.folders import FOLDERS
+from deskhand.orchestrator.loop import Orchestrator
 from deskhand.setup import init
+from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.setup.account import Account
 
@@ -207,3 +215,34 @@ def test_a_link_stays_a_link_and_a_password_is_not_shown(account: Account) -> No
     assert "new-secret" in real.read_text()
     assert "secret@" not in done.out + done.err
     assert "imaps://me:********@mail.example.org" in done.out
+
+
+@requirement("init:private")
+def test_what_the_desk_makes_in_the_vault_is_the_person_s_alone(account: Account) -> None:
+    account.vault.rmdir()
+    account.set_up("--make-folders")
+    asyncio.run(_take_mail_in_and_propose())
+
+    made = [account.vault, *account.vault.rglob("*")]
+    assert {"Needs_Action", "Pending_Approval"} <= {path.parent.name for path in made if path.suffix == ".md"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()} == {0o700}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_file()} == {0o600}
+    for folder in (account.vault, account.vault / "Needs_Action"):
+        folder.chmod(0o755)
+    found = account.deskhand("doctor", "--json").json["findings"]
+    assert [each["says"] for each in found if each["name"] == "folders" and each["state"] == "warning"] == [
+        "others on this machine may read Needs_Action: your mail and what waits"
+    ]
+
+
+async def _take_mail_in_and_propose() -> None:
+    desk = Desk(load().settings)
+    assert isinstance(desk.mailbox, LocalMailbox)
+    today = re.sub(rb"Date: .*", f"Date: {format_datetime(desk.now())}\r".encode(), letter())
+    await desk.mailbox.receive([Incoming(today, seen=False)])
+    await desk.gate.propose(SendEmail(to="ann@example.org", subject="Re: Hello", body="Hi.\n"), "email_mcp")
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    await orchestrator.close()
+    await desk.close_mailbox()
+    desk.close()

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import shlex
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -403,3 +405,40 @@ async def test_a_browser_without_javascript_can_send_our_own_form(desk: Desk, ad
         assert httpx2.URL(page.url).path == "/"
         assert [(each["httpOnly"], each["sameSite"]) for each in cookies] == [(True, "Strict")]
         await browser.close()
+
+
+@contextmanager
+def opened_in_browser(home: Home, seen: Path) -> Iterator[tuple[str, str]]:
+    """The link that a starting desk prints, and the address that its browser is given."""
+    note = f"import sys; open({str(seen)!r}, 'w').write(sys.argv[1])"
+    display = {"DISPLAY": ":0", "BROWSER": shlex.join([sys.executable, "-c", note, "%s"])}
+    command = [sys.executable, "-m", "deskhand", "up", "--port", "0", "--json"]
+    with subprocess.Popen(
+        command, env=home.environment | display, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as up:
+        try:
+            assert up.stdout is not None
+            link = json.loads(up.stdout.readline())["link"]
+            while not (address := seen.exists() and seen.read_text()):
+                assert up.poll() is None
+            file = Path(httpx2.URL(address).path)
+            assert (file.stat().st_mode & 0o777, link in file.read_text()) == (0o600, True)
+            yield link, address
+        finally:
+            up.terminate()
+
+
+@requirement("entry:private-link")
+@pytest.mark.skipif(not CHROMIUM.exists(), reason="chromium is not installed")
+async def test_the_link_reaches_the_browser_by_a_file_of_the_person_and_never_by_a_command_line(
+    home: Home, tmp_path: Path
+) -> None:
+    from tests.web.browser import chromium
+
+    with opened_in_browser(home, tmp_path / "seen") as (link, address):
+        assert address.startswith("file://")
+        async with chromium() as browser:
+            page = await browser.new_page()
+            await page.goto(address)
+            await page.wait_for_url(str(httpx2.URL(link).join("/")))
+            await page.get_by_role("button", name="Sign out").wait_for()

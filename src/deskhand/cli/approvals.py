@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.command import command, opened_desk, plain
+from deskhand.cli.command import command, one_line, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -80,8 +80,8 @@ def _show(options: argparse.Namespace) -> None:
         return
     print(plain(text))
     for line in (f"state: {card.state}", f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)):
-        print(plain(line), file=sys.stderr)
-    print(f"digest: {card.digest}", *([plain(f"note: {card.note}")] if card.note else []), sep="\n", file=sys.stderr)
+        print(one_line(line), file=sys.stderr)
+    print(f"digest: {card.digest}", *([one_line(f"note: {card.note}")] if card.note else []), sep="\n", file=sys.stderr)
 
 
 def _approve(options: argparse.Namespace) -> None:
@@ -151,7 +151,7 @@ def _print(card: "Card", options: argparse.Namespace) -> None:
     to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.to)
     until = f"  until {card.until:%Y-%m-%d %H:%M} UTC" if card.until else ""
     line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}"
-    print(json.dumps(_fields(card)) if options.json else plain(line))
+    print(json.dumps(_fields(card)) if options.json else one_line(line))
 
 
 def _fields(card: "Card") -> dict[str, Any]:

@@ -5,7 +5,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, flag, opened_desk, run, tell
+from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
 from deskhand.errors import BadConfig, describe
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def _show(found: "list[Finding]", done: list[str], options: argparse.Namespace) 
 
 
 def _lines(finding: "Finding") -> str:
-    text = f"{_MARKS[finding.state]}  {finding.name:<14} {finding.says}"
+    text = one_line(f"{_MARKS[finding.state]}  {finding.name:<14} {finding.says}")
     if finding.fix:
-        text += f"\n{'':<21}-> {finding.fix}"
+        text += f"\n{'':<21}-> {one_line(finding.fix)}"
     return text

@@ -1,10 +1,10 @@
 """`deskhand mail login`: the person signs the desk in to their mail account."""
 
 import argparse
-import webbrowser
 from pathlib import Path
 from typing import Any
 
+from deskhand.cli.browser import open_privately
 from deskhand.cli.command import ask_secret, command, flag, group
 
 
@@ -28,7 +28,7 @@ def _gmail(options: argparse.Namespace) -> None:
     def visit(url: str) -> None:
         print(f"Open this page and agree:\n{url}", flush=True)
         if not options.no_browser:
-            webbrowser.open(url)
+            open_privately(settings.home, url)
 
     client = installed_client(options.client) if options.client else known_client(settings)
     place = sign_in(settings, client, visit)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.command import at_desk, command, end_progress, group, plain, show_progress, tell
+from deskhand.cli.command import at_desk, command, end_progress, group, one_line, show_progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,12 +92,13 @@ def _search(options: argparse.Namespace) -> None:
         if options.json:
             print(json.dumps(asdict(mail), default=str))
         else:
-            print(plain(_line(mail)))
+            print(_lines(mail))
 
 
-def _line(mail: "MailSummary") -> str:
+def _lines(mail: "MailSummary") -> str:
     unread = "●" if "UNREAD" in mail.labels else " "
     who = mail.sender
     if "SENT" in mail.labels:
         who = f"to {mail.to}"
-    return f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}\n    {mail.id}  {mail.snippet[:100]}"
+    first = one_line(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}")
+    return f"{first}\n    {one_line(f'{mail.id}  {mail.snippet[:100]}')}"

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, end_progress, flag, group, opened_desk, plain, show_progress
+from deskhand.cli.command import command, end_progress, flag, group, one_line, opened_desk, show_progress
 
 if TYPE_CHECKING:
     from deskhand.notes.index import NoteList
@@ -51,8 +51,8 @@ def _show(found: "NoteList", options: argparse.Namespace) -> None:
         print(found.model_dump_json())
         return
     for note in found.notes:
-        print(plain(note.path))
+        print(one_line(note.path))
         if note.snippet is not None:
-            print(plain(f"    {note.snippet}"))
+            print(one_line(f"    {note.snippet}"))
     if found.next_cursor:
         print(f"… {len(found.notes)} of {found.total}; --limit shows more", file=sys.stderr)

@@ -7,7 +7,7 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, flag, opened_desk, plain, run
+from deskhand.cli.command import at_desk, command, flag, one_line, opened_desk, run
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, describe
 
@@ -73,7 +73,7 @@ def _status(options: argparse.Namespace) -> None:
     down = desk.down if desk is not None else {}
     if not options.json:
         for name, why in down.items():
-            print(plain(f"{name} does not run: {why}"))
+            print(one_line(f"{name} does not run: {why}"))
     try:
         found = at_desk(status.facts)
     except DeskError as error:
@@ -82,4 +82,4 @@ def _status(options: argparse.Namespace) -> None:
     if options.json:
         print(found.model_copy(update={"down": down}).model_dump_json())
     else:
-        print(plain(status.page(found, utc_now()).partition("---\n\n")[2]))
+        print(status.page(found, utc_now(), one_line).partition("---\n\n")[2])

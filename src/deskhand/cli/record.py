@@ -4,7 +4,7 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, flag, opened_desk, plain, tell
+from deskhand.cli.command import command, flag, one_line, opened_desk, tell
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -28,7 +28,7 @@ def _log(options: argparse.Namespace) -> int:
         if entry.error:
             words.append(entry.error)
         facts = {"seq": seq} | entry.model_dump(exclude_none=True)
-        tell(options, facts, plain(f"{seq:>6}  {'  '.join(words)}"))
+        tell(options, facts, one_line(f"{seq:>6}  {'  '.join(words)}"))
     return 0
 
 

@@ -21,6 +21,7 @@ from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
 from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
+from deskhand.notes.markdown import escape
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
@@ -112,16 +113,16 @@ def _page(request: Request) -> str:
     action = request.action
     verb = "Reply to" if action.kind == "reply_email" else "Send to"
     parts = [
-        f"# {verb} {action.to}?",
-        f"It would leave from {action.account}, exactly as it stands here.\n{_HOW}",
+        f"# {verb} {escape(action.to)}?",
+        f"It would leave from {escape(action.account)}, exactly as it stands here.\n{_HOW}",
         f"## Message\n\n{fenced(action.body)}",
-        "## Risk assessment\n\n" + "\n".join(f"- {line}" for line in assess_text(action)),
+        "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_BACK}",
     ]
     if seen := read_html(action.body):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
     if request.note:
-        parts.insert(2, f"## Please look first\n\n{request.note}")
+        parts.insert(2, f"## Please look first\n\n{escape(request.note)}")
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")
     return "\n" + "\n\n".join(parts) + "\n"

@@ -245,7 +245,8 @@ def _place(cursor: str | None) -> tuple[int, str]:
     if cursor is None:
         return (0, "")
     created, dash, name = cursor.partition("-")
-    if not dash or not created.isdecimal() or not created.isascii() or len(created) > _FURTHEST:
+    is_time = created.isdecimal() and created.isascii() and len(created) <= _FURTHEST
+    if not dash or not is_time or not name.isascii() or not name.isprintable():
         problem = FieldProblem("cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor")
         raise InvalidInput("this cursor does not continue this list", fields=[problem])
     return int(created), name

@@ -112,7 +112,7 @@ def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
     temporary = f".deskhand-{blake2b(os.fsencode(name), digest_size=8).hexdigest()}.tmp"
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:
         with os.fdopen(file, "wb") as opened:
             if mode is not None:

@@ -13,11 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
-from deskhand.unseen import is_unseen
+from deskhand.notes.folders import FOLDERS
+from deskhand.unseen import reads_as
 
-PROTECTED = frozenset({"approved", "rejected", "pending_approval", "drafts", "done", "logs"})
+PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs"})
 """Top-level folders that only a person and the desk's own code may change."""
 
+_ALIKE = str.maketrans("|i", "ll")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAME_BYTES = 255
 _DEPTH = 64
@@ -40,21 +42,43 @@ def folder_path(path: str) -> tuple[str, ...]:
 
 
 def deny_protected(names: tuple[str, ...]) -> None:
-    """No tool writes or moves into, out of or within the folders by which a person decides."""
-    if skeleton(names[0]) in PROTECTED:
-        raise Denied(
-            f"{names[0]} is changed by the person and the desk, not by tools",
-            reason="protected",
-            hint="leave it to the person, or choose another folder",
-            path="/".join(names),
-        )
+    """No tool changes the folders by which a person decides, nor makes one that looks like one of the desk's."""
+    folder = resembled(names[0])
+    if folder is None or (folder not in PROTECTED and _loose(names[0]) == _loose(folder)):
+        return
+    if folder in PROTECTED:
+        why = f"{printable(names[0])} is changed by the person and the desk, not by tools"
+    else:
+        why = f"{printable(names[0])} could be taken for {folder}"
+    raise Denied(
+        why,
+        reason="protected",
+        hint="leave it to the person, or choose another folder",
+        path="/".join(names),
+    )
+
+
+def resembled(name: str) -> str | None:
+    """The folder of the desk that this name is, or that a person could take it for."""
+    seen = skeleton(name)
+    return next((folder for folder in FOLDERS if _is_taken_for(seen, skeleton(folder))), None)
 
 
 def skeleton(name: str) -> str:
-    """What is left of a name once case, Unicode forms, invisible characters, dots and blanks are ignored."""
-    plain = unicodedata.normalize("NFKC", name).casefold()
-    seen = "".join(char for char in plain if not is_unseen(char) and char not in "\n\t")
-    return unicodedata.normalize("NFKC", seen).strip(". \u00a0\u3000")
+    """What is left of a name once case, Unicode forms, accents, invisible characters, dots and blanks are ignored."""
+    marks = frozenset(char for char in name if char in "\n\t" or unicodedata.category(char) in {"Mn", "Me"})
+    seen = reads_as("".join(char for char in name if char not in marks))
+    return seen.strip(". \u00a0\u3000").translate(_ALIKE).replace("cl", "d")
+
+
+def _is_taken_for(seen: str, folder: str) -> bool:
+    """Whether only letters of other alphabets keep them apart; a name in one other alphabet is a word of its own."""
+    if len(seen) != len(folder):
+        return False
+    alphabets = {unicodedata.name(char, "?").partition(" ")[0] for char in seen if char.isalpha()}
+    if len(alphabets) == 1 and alphabets != {"LATIN"}:
+        return False
+    return all(not one.isascii() or one == other for one, other in zip(seen, folder, strict=True))
 
 
 @contextmanager
@@ -133,7 +157,7 @@ def _make(folder: int, name: str, *, create: bool, path: str) -> str:
         raise NotFound(f"there is no folder {path}", path=path)
     name = unicodedata.normalize("NFC", name)
     try:
-        os.mkdir(name, dir_fd=folder)
+        os.mkdir(name, 0o700, dir_fd=folder)
         os.fsync(folder)
     except FileExistsError:
         pass

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta
 from hashlib import sha256
@@ -19,6 +19,7 @@ from deskhand.gate import ledger
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
 from deskhand.notes.folders import WORKFLOW
+from deskhand.notes.markdown import escape
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.watcher import mailbox_name
 from deskhand.store import Transaction
@@ -163,34 +164,38 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     files.write(root, (), "Dashboard.md", page(await facts(desk), now).encode())
 
 
-def page(status: Status, now: datetime) -> str:
+def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> str:
+    """The whole as Markdown; `put` makes one harmless line of what others wrote."""
+
     def table(counts: Mapping[str, int]) -> str:
         return "\n".join(f"| {name} | {count} |" for name, count in counts.items()) or "| none | 0 |"
 
-    lines = [f"- {each.what} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
+    lines = [f"- {put(each.what)} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
     if status.waiting_total > len(status.waiting):
         lines.append(f"- and {status.waiting_total - len(status.waiting)} more")
-    troubles = [f"- {each.what}: {each.error} ({each.state}, tried {each.attempts} times)" for each in status.errors]
-    health = [f"- {name}: {value}" for name, value in status.health.items() if name != "cursor"]
+    troubles = [
+        f"- {put(each.what)}: {put(each.error)} ({each.state}, tried {each.attempts} times)" for each in status.errors
+    ]
+    health = [f"- {name}: {put(str(value))}" for name, value in status.health.items() if name != "cursor"]
     parts = [
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
-        *_list_files("In Approved/, but not sent", status.idle),
-        *_list_files("In Needs_Action/, but not triaged", status.not_triaged),
+        *_list_files("In Approved/, but not sent", status.idle, put),
+        *_list_files("In Needs_Action/, but not triaged", status.not_triaged, put),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
     ]
     properties = {"type": "dashboard", "updated": iso(now), "waiting": status.waiting_total}
-    return frontmatter.render(properties, "\n" + "\n\n".join(map(_plain, parts)) + "\n")
+    return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
 
 
-def _list_files(title: str, why: Mapping[str, str]) -> list[str]:
+def _list_files(title: str, why: Mapping[str, str], put: Callable[[str], str]) -> list[str]:
     """A part of the page, where there is anything to name."""
     if not why:
         return []
-    lines = [f"- {path}: {reason}" for path, reason in list(why.items())[:SHOWN]]
+    lines = [f"- {put(path)}: {put(reason)}" for path, reason in list(why.items())[:SHOWN]]
     if len(why) > SHOWN:
         lines.append(f"- and {len(why) - SHOWN} more")
     return [f"## {title}\n\n" + "\n".join(lines)]
@@ -201,11 +206,6 @@ def age(seconds: int) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} seconds"
-
-
-def _plain(text: str) -> str:
-    """A stranger's subject must not become a link or an embedded file in the person's note."""
-    return text.replace("[[", "[ [").replace("![", "! [").replace("](", "] (").replace("<", "&lt;")
 
 
 def _waiting(request: Request, now: datetime) -> WaitingLine:

@@ -2,11 +2,14 @@
 
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
 
 from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from pydantic import AnyHttpUrl
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import tokens
 from deskhand.errors import OutOfScope
@@ -72,6 +75,29 @@ def auth_settings(area: Area | None) -> AuthSettings:
         resource_server_url=None,
         required_scopes=[f"{area}:read"] if area else None,
     )
+
+
+class RecordClosed:
+    """Around a server's application: whom the SDK turned away because their token lacks the scope is recorded."""
+
+    def __init__(self, app: ASGIApp, needed: str | None, record: Callable[[str, OutOfScope], Awaitable[None]]) -> None:
+        self._app = app
+        self._needed = needed
+        self._record = record
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_recorded(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == HTTPStatus.FORBIDDEN:
+                await self._record_if_closed(scope)
+            await send(message)
+
+        await self._app(scope, receive, send_recorded)
+
+    async def _record_if_closed(self, scope: Scope) -> None:
+        user = scope.get("user")
+        if isinstance(user, AuthenticatedUser) and self._needed and self._needed not in user.scopes:
+            error = OutOfScope(f"the token has no scope {self._needed}", scope=self._needed)
+            await self._record(user.access_token.client_id.removeprefix(_TOKEN), error)
 
 
 class DeskTokens:

@@ -74,6 +74,7 @@ class DeskServer(SDKServer):
             more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(only)}
         super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
         self._areas = area or {}
+        self._needed = f"{only}:read" if only else None
         self._within: tuple[str, ...] | None = None
         self._error_form = error_form
         self._invalid_arguments = invalid_arguments or _invalid_arguments
@@ -177,7 +178,15 @@ class DeskServer(SDKServer):
                 raise wrapped
 
     def streamable_http_app(self, **options: Any) -> Starlette:
-        return super().streamable_http_app(**{"stateless_http": self._stateless} | options)
+        app: Starlette = super().streamable_http_app(**{"stateless_http": self._stateless} | options)
+        if self._record is not None:
+            app.add_middleware(callers.RecordClosed, needed=self._needed, record=self._record_closed)
+        return app
+
+    async def _record_closed(self, client: str, error: OutOfScope) -> None:
+        """A caller whose token opens nothing of this server did not come as far as a tool."""
+        assert self._record is not None  # noqa: S101 - see streamable_http_app
+        await self._record(Call("connect", {"path": self.name}, error, 0, client))
 
     async def run_http_async(self, port: int) -> None:
         await serve_http(self.streamable_http_app(), port, "/mcp")

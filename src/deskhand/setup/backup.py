@@ -106,8 +106,8 @@ def _database(settings: Settings) -> Path:
     if scheme != "sqlite":
         raise BadConfig(
             "the database is PostgreSQL, which has its own backup",
-            hint='run `pg_dump --format=custom --file=desk.dump "$DESKHAND_DATABASE_URL"` and keep it with the file of'
-            " `deskhand backup FILE --without-database` (keys, config, local mailbox)",
+            hint="run `pg_dump --format=custom --file=desk.dump NAME` (the password in ~/.pgpass) and keep it with the"
+            " file of `deskhand backup FILE --without-database` (keys, config, local mailbox)",
         )
     return Path(place)
 

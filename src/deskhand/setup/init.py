@@ -132,12 +132,12 @@ def next_steps(settings: Settings) -> list[str]:
 
 
 def make_folders(vault: Path) -> list[Path]:
-    """Make the vault and the desk's own folders in it, where they are missing; returns those that were made."""
+    """Make the vault and the desk's own folders in it, for the person alone, where they are missing; returns those."""
     folders = [vault, *(vault / name for name in FOLDERS)]
     missing = [folder for folder in folders if not folder.is_dir()]
     for folder in missing:
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir(mode=0o700, parents=True)
         except OSError as error:
             raise InvalidInput(f"cannot make {folder}: {error.strerror}", hint="choose another vault") from error
     return missing

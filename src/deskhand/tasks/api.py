@@ -74,6 +74,7 @@ def tasks_api(
         version=__version__,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         swagger_ui_oauth2_redirect_url=None,
         exception_handlers={
             DeskError: problems.refuse,
@@ -82,11 +83,12 @@ def tasks_api(
         },
     )
     identified = _identifying_route(backend.identify)
-    for method, path, handler, status, answer, _ in backend.routes():
+    for method, path, handler, status, answer, name in backend.routes():
         app.router.add_api_route(
             path,
             handler,
             methods=[method],
+            operation_id=name,
             status_code=status,
             response_model=None,
             response_class=Response,
@@ -95,8 +97,25 @@ def tasks_api(
             route_class_override=identified,
         )
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: openapi.PROBLEM}
-    app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
-    app.add_api_route("/metrics", backend.metrics, response_model=None, response_class=Response)
+    app.add_api_route(
+        "/health",
+        backend.health,
+        operation_id="check_health",
+        response_model=None,
+        response_class=Response,
+        responses=health,
+    )
+    admitted = _identifying_route(backend.admit)
+
+    async def document(request: Request) -> Response:
+        said = app.openapi()
+        if root := request.scope.get("root_path"):
+            said = said | {"servers": [{"url": root}]}
+        return _json(said)
+
+    closed: dict[str, Callable[..., Any]] = {"/metrics": backend.metrics, "/openapi.json": document}
+    for path, handler in closed.items():
+        app.router.add_api_route(path, handler, include_in_schema=False, route_class_override=admitted)
     app.add_middleware(_Seam, backend=backend)
     return app
 
@@ -107,8 +126,8 @@ class _Route(NamedTuple):
     handler: Callable[..., Any]
     status: int
     answer: type[BaseModel] | None
-    action: str | None = None
-    """What the record calls it; None for what only reads."""
+    name: str
+    """What the document calls it, and the record where it changes something."""
 
 
 class _Backend:
@@ -125,19 +144,21 @@ class _Backend:
         self._zone = zone
         self._user = user
         self._keyed = count()
-        self._actions = {(each.method, each.path.replace(":digits", "")): each.action for each in self.routes()}
+        self._actions = {
+            (each.method, each.path.replace(":digits", "")): each.name for each in self.routes() if each.method != "GET"
+        }
 
     def routes(self) -> list[_Route]:
         one = "/tasks/{task_id:digits}"
         return [
             _Route("POST", "/tasks", self.create, 201, models.Task, "create_task"),
-            _Route("GET", "/tasks", self.page, 200, models.TaskPage),
+            _Route("GET", "/tasks", self.page, 200, models.TaskPage, "list_tasks"),
             _Route("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted, "delete_tasks"),
             _Route("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults, "change_tasks"),
             _Route("POST", "/tasks/undo", self.undo, 200, models.Undone, "undo_task_change"),
-            _Route("GET", "/tasks/export", self.export, 200, None),
+            _Route("GET", "/tasks/export", self.export, 200, None, "export_tasks"),
             _Route("POST", "/tasks/import", self.take, 200, models.Imported, "import_tasks"),
-            _Route("GET", one, self.get, 200, models.Task),
+            _Route("GET", one, self.get, 200, models.Task, "get_task"),
             _Route("PUT", one, self.update, 200, models.Task, "update_task"),
             _Route("PATCH", one, self.complete, 200, models.Task, "mark_task_completed"),
             _Route("DELETE", one, self.delete, 204, None, "delete_task"),
@@ -154,7 +175,8 @@ class _Backend:
         user = None
         if scheme.lower() == "bearer" and token:
             if not users:
-                user = await self._owner(token, request.method)
+                found = await self._find(token, request)
+                user = found and (found.user_id or self._user)
             elif secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
                 named = tokens.user_in_header(users[0])
                 user = named if len(users) == 1 and tokens.is_user_id(named) else None
@@ -167,17 +189,30 @@ class _Backend:
             )
         request.state.user = user
 
-    async def _owner(self, token: str, method: str) -> str | None:
-        found = await tokens.authenticate(self._store, token, self._now())
+    async def admit(self, request: Request) -> None:
+        """For what is nobody's: the service's token, or any that reads tasks."""
+        request.state.actor = "tasks_api"
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._service_token):
+                return
+            if await self._find(token, request) is not None:
+                return
+        raise AuthRequired("this is for who has a token", hint="send one as a bearer token")
+
+    async def _find(self, text: str, request: Request) -> tokens.Token | None:
+        """The token of an assistant or a user; one without the scope is refused."""
+        found = await tokens.authenticate(self._store, text, self._now())
         if found is None:
             return None
-        writes = method != "GET"
+        request.state.client = found.name
+        writes = request.method != "GET"
         if not tokens.opens(found.scopes, "tasks", writes=writes):
             needed = "tasks:write" if writes else "tasks:read"
             raise OutOfScope(f"the token has no scope {needed}", scope=needed)
-        return found.user_id or self._user
+        return found
 
-    # Handlers. Their names are in the operation ids of the OpenAPI document.
+    # Handlers.
 
     async def create(self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None) -> Response:
         now = self._now()
@@ -214,7 +249,7 @@ class _Backend:
         if not given:
             raise InvalidInput("nothing was given to change", hint="send at least one field")
         said: dict[str, Any] = {"fields": sorted(given)}
-        if "title" in given:
+        if isinstance(changes.title, str):
             said["subject"] = changes.title
         wanted = self._resolve_due(changes, self._now())
         work = partial(rows.update, task_id=task_id, changes=wanted, if_match=if_match)
@@ -317,24 +352,25 @@ class _Backend:
         **parameters: Any,
     ) -> None:
         """Of a task's text only the title goes there, under the record's own rule for subjects."""
-        user: str = request.state.user
+        named = {"user_id": getattr(request.state, "user", None), "client": getattr(request.state, "client", None)}
         entry = audit.Entry.of(
             self._now(),
             request.state.actor,
-            action or self._action(request) or "",
+            action or self._action(request) or "read_tasks",
             target,
-            parameters={"user_id": printable(user)} | {key: printable(value) for key, value in parameters.items()},
+            parameters={key: printable(value) for key, value in (named | parameters).items() if value is not None},
             error=error,
             milliseconds=round((perf_counter() - request.state.started) * 1000),
         )
         audit.append(tx, entry)
 
     async def record_refusal(self, request: Request) -> None:
-        """What an identified user was refused is on the record too."""
+        """What an identified user was refused is on the record too, and whoever has a token without the scope."""
         action = self._action(request)
-        if getattr(request.state, "recorded", False) or not hasattr(request.state, "user") or not action:
-            return
         error = getattr(request.state, "error", None) or Unavailable("the call failed")
+        is_users = hasattr(request.state, "user") and action
+        if getattr(request.state, "recorded", False) or not (is_users or isinstance(error, OutOfScope)):
+            return
         task_id = request.path_params.get("task_id")
         target = f"task {printable(task_id, 20)}" if task_id else "tasks"
         try:

@@ -177,7 +177,10 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
     if before := request.cookies.get(cookie_name(request)):
         await desk.store.write(partial(sessions.end, key=before))
     await _record(request, way, None)
-    answer = RedirectResponse("/", 303)
+    answer: Response = RedirectResponse("/", 303)
+    if request.headers.get("sec-fetch-site") == "cross-site":
+        # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.
+        answer = render(request, "entered.html", title="Signed in")
     life = int(sessions.LIFE.total_seconds())
     answer.set_cookie(cookie_name(request), session.key, max_age=life, httponly=True, samesite="strict")
     return answer

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import sqlite3
+import stat
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
 from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
-from deskhand.notes.paths import skeleton
+from deskhand.notes.paths import resembled
 from deskhand.orchestrator.triage import load_rules
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 from deskhand.setup.clients import CLIENTS, file_of
@@ -24,7 +25,7 @@ from deskhand.store import revision, schema
 
 _SECONDS = 15
 """How long a mailbox or a backend may take to answer."""
-_SKELETONS = frozenset(map(skeleton, FOLDERS))
+_OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
 def vault(desk: Desk) -> Finding:
@@ -42,7 +43,7 @@ def folders(desk: Desk) -> Finding:
     if root is None or not root.is_dir():
         return warning("there is no vault to look into", "set VAULT_PATH")
     others = {path.name for path in root.iterdir()} - set(FOLDERS)
-    twins = [name for name in others if skeleton(name) in _SKELETONS]
+    twins = [name for name in others if resembled(name)]
     if twins:
         return bad(
             f"{', '.join(sorted(twins))} may be taken for a folder of the desk",
@@ -56,7 +57,14 @@ def folders(desk: Desk) -> Finding:
     if missing:
         says = f"{', '.join(missing)} will be made when needed"
         return warning(says, "deskhand doctor --fix makes them now")
+    if root.stat().st_mode & _OTHERS and (open_to_others := [name for name in FOLDERS if _is_open(root / name)]):
+        says = f"others on this machine may read {', '.join(open_to_others)}: your mail and what waits"
+        return warning(says, f"chmod -R go-rwx {' '.join(map(str, (root / name for name in open_to_others)))}")
     return good("all folders of the desk are in the vault")
+
+
+def _is_open(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & _OTHERS)
 
 
 def _is_no_folder(path: Path) -> bool:
