@@ -113,6 +113,7 @@ REQUIREMENTS = {
     "imap:kept": "The connection is kept, and a dead one is replaced without the caller's notice.",
     "imap:foreign": "Dovecot, Courier and Cyrus do alike: contract, IDLE, restart, copies in Sent, a refused move.",
     "imap:no-injection": "No query, label or id reaches the server as a command.",
+    "smtp:foreign": "Postfix and Exim take mail after STARTTLS with a CA of one's own, once and as it was.",
     "mail:encrypted": "No password or mail goes unencrypted to another machine, or to a server that proves nothing.",
     "mail:secrets": "Tokens and passwords lie in the keyring, else in a file that only the person can read.",
     "gate:asks": "A mail nobody approved is not sent; its sealed request waits, once, where the person looks.",
