@@ -115,6 +115,7 @@ REQUIREMENTS = {
     "imap:no-injection": "No query, label or id reaches the server as a command.",
     "smtp:foreign": "Postfix and Exim take mail after STARTTLS with a CA of one's own, once and as it was.",
     "mail:encrypted": "No password or mail goes unencrypted to another machine, or to a server that proves nothing.",
+    "mail:both-servers": "The sign-in and the check-up try the server that sends as well as the one that is read.",
     "mail:secrets": "Tokens and passwords lie in the keyring, else in a file that only the person can read.",
     "gate:asks": "A mail nobody approved is not sent; its sealed request waits, once, where the person looks.",
     "gate:released": "What the person approved is sent exactly so, and its approval is used up.",
