@@ -94,6 +94,14 @@ def _spelling(facts: Facts) -> _Reasons:
                 yield "high", f"The domain {domain} looks like {other}, but is another."
 
 
+def _name(facts: Facts) -> _Reasons:
+    name = facts.to.rpartition("@")[0]
+    if _scripts(name) > 1:
+        yield "high", f"The name {name} mixes letters of several alphabets that look alike."
+    elif not name.isascii():
+        yield "medium", f"The name {name} is not written in plain letters."
+
+
 def _links(facts: Facts) -> _Reasons:
     hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body))
     if _UNREAD in hosts:
@@ -153,6 +161,7 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
     _repetition,
     _recipient,
     _spelling,
+    _name,
     _links,
     _html,
     _characters,

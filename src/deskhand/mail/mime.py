@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from email import message_from_bytes, policy
+from email import message_from_string, policy
 from email.utils import format_datetime
 from itertools import islice
 from typing import NamedTuple
@@ -366,7 +366,7 @@ def compose(
         "",
         "",
     ]
-    raw = "\r\n".join(lines).encode("ascii") + content
+    raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
     _read_back(raw, recipients, subject, text)
     return raw
 
@@ -415,7 +415,7 @@ def _transfer_encode(text: str) -> tuple[str, bytes]:
 def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
     mine = parse(raw)
-    theirs = message_from_bytes(raw, policy=policy.default)
+    theirs = message_from_string(raw.decode(), policy=policy.default)
     content = theirs.get_payload(decode=True)
     reads_as_written = (
         [person.address for person in people(mine.to)] == list(recipients)
