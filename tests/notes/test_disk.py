@@ -67,6 +67,7 @@ def test_a_killed_server_leaves_each_note_old_or_new_and_whole(home: Home, scale
     (home.vault / "a.md").write_text(sealed("first"))
     (home.vault / "m").mkdir()
     (home.vault / "m" / "1.md").write_text(sealed("moved"))
+    assert home.command("log").returncode == 0  # the database is made before anybody is killed
     bodies = set()
     for seed in range(kills):
         child = in_child(lambda seed=seed: write_and_move_for_ever(home.environment, seed))
