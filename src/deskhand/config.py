@@ -118,6 +118,12 @@ class Settings(BaseModel):
         "a secret text",
         "Bearer token that the HTTP servers demand and the tasks client sends.",
     )
+    socket: Folder | None = option(
+        "socket",
+        "DESKHAND_SOCKET",
+        "a file",
+        "Where the running desk lets servers on stdio join; desk.sock in its home.",
+    )
     port: int = option(
         "port", "MCP_SERVER_PORT", "a port, 1 to 65535", "Port of an MCP server that speaks HTTP.", 3000, ge=1, le=65535
     )

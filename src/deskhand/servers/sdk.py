@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.stdio import AnsweringStream
+from deskhand.servers.wire import Wire
 
 
 class SDKServer(MCPServer[None]):
@@ -44,6 +45,13 @@ class SDKServer(MCPServer[None]):
                     outgoing,
                     server.create_initialization_options(),
                 )
+
+    async def run_wire(self, wire: Wire) -> None:
+        """Serve one connection that speaks as stdio does; any number of them at once."""
+        server = self._lowlevel_server
+        given: Any = wire
+        async with stdio_server(given, given) as (incoming, outgoing):
+            await server.run(AnsweringStream(incoming, outgoing), outgoing, server.create_initialization_options())
 
 
 class StrictMetadata(FuncMetadata):
