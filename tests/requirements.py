@@ -129,6 +129,8 @@ REQUIREMENTS = {
     "gate:hand-written": "Approvals written by hand release one mail that they cover, and no other.",
     "gate:authorship": "A file that a tool wrote or moved is never the person's yes, wherever it lies later.",
     "gate:named": "Every file in Approved/ that releases nothing is named with its reason.",
+    "gate:html": "What leaves as HTML says so on the page, at the terminal and in its file, with what a reader sees.",
+    "page:unstalled": "However long the texts that wait, the page answers: each is looked at once, off the event loop.",
     "gate:unseen": "What a person cannot see in a text is named by the page, the risk and the terminal alike.",
     "gate:rate": "One rate window in the ledger holds for every server and over restarts.",
     "gate:put-back": "What was certainly not sent spends neither the approval nor the rate.",

@@ -4,6 +4,7 @@
 word, `delivery` the danger. The ledger decides; the vault is a door.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -64,7 +65,8 @@ class Gate:
             return await self._record(call, DevMode())
         try:
             action, answered = await complete(proposal, self._mailbox())
-            compose(action, "check", call.started)  # nobody is asked about what could not be sent as it reads
+            # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
+            await asyncio.to_thread(compose, action, "check", call.started)
             call = replace(call, target=action.target)
             request = await self._find_asked(action)
             if request and request.state in ("approved", "sending", "unknown"):

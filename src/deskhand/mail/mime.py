@@ -351,7 +351,7 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
-    kind = "html" if _HTML.match(text) else "plain"
+    kind = "html" if is_html(text) else "plain"
     encoding, content = _transfer_encode(text)
     lines = [
         f"From: {recipient(sender)}",
@@ -369,6 +369,11 @@ def compose(
     raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
     _read_back(raw, recipients, subject, text)
     return raw
+
+
+def is_html(body: str) -> bool:
+    """Whether a body leaves as HTML: one that is written as a whole page. Whoever shows it before says so."""
+    return _HTML.match(body) is not None
 
 
 def _demand_body(body: str) -> str:
