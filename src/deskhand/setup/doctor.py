@@ -13,6 +13,7 @@ from deskhand.errors import DeskError
 from deskhand.setup.checks import desk as parts
 from deskhand.setup.checks import machine
 from deskhand.setup.checks.findings import Finding, bad, good
+from deskhand.setup.sweep import sweep
 
 Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
 
@@ -29,6 +30,7 @@ CHECKS: dict[str, Check] = {
     "disk": machine.disk,
     "database": parts.database,
     "record": parts.record,
+    "keys": parts.keys,
     "clock": machine.clock,
     "ledger": parts.ledger,
     "vault": parts.vault,
@@ -45,7 +47,7 @@ CHECKS: dict[str, Check] = {
     "port": machine.port,
     "parts": machine.parts,
 }
-REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index)
+REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index, parts.renew_seal, sweep)
 
 
 async def checkup(desk: Desk) -> list[Finding]:
