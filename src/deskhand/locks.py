@@ -13,9 +13,9 @@ _PAUSE = 0.01
 _STOPPED = frozenset("Tt")
 
 
-def wait_for_lock(opened: int, what: str, seconds: float = SECONDS) -> None:
+def wait_for_lock(opened: int, what: str, seconds: float | None = None) -> None:
     """Take the flock on an open file or folder. Who is killed lets go of it; who is stopped keeps it."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + (seconds or SECONDS)
     while True:
         try:
             fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -16,8 +16,8 @@ def demand_same(tx: Transaction, key: bytes) -> None:
     if not is_same(tx, key):
         raise BadConfig(
             "seal.key in this home is not the key of this desk's database",
-            hint="copy seal.key from the machine that has the right one; where it is lost everywhere, remove it here and"
-            " run `deskhand doctor --fix`",
+            hint="copy seal.key from the machine that has the right one; where it is lost everywhere, remove it here"
+            " and run `deskhand doctor --fix`",
         )
 
 

@@ -249,7 +249,7 @@ def _translated(error: sqlite3.DatabaseError, file: str) -> Unavailable:
             return Unavailable(says, hint="let that process go on, or end it", reason=name)
         case "SQLITE_NOTADB" | "SQLITE_CORRUPT" | "SQLITE_CORRUPT_INDEX" | "SQLITE_CORRUPT_VTAB" as name:
             hint = "`deskhand doctor` says more; `deskhand restore FILE` brings a backup back"
-            return Unavailable(f"the desk's database {file} is damaged", hint=hint, reason=name)
+            return Unavailable("the desk's database is damaged", hint=hint, reason=name)
         case name:
             hint = "is the disk full, or the file held by another program? `deskhand doctor` says more"
             return Unavailable("the desk's database cannot be used", hint=hint, reason=name)

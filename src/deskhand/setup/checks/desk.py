@@ -27,7 +27,7 @@ from deskhand.store import revision, schema
 
 _SECONDS = 15
 """How long a mailbox or a backend may take to answer."""
-_RESTORE = "bring a backup back: `deskhand restore FILE`"
+RESTORE = "bring a backup back: `deskhand restore FILE`"
 _OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
@@ -117,7 +117,7 @@ def database(desk: Desk) -> Finding:
     found = revision(url)
     kind, _, place = url.partition(":///")
     if kind == "sqlite" and Path(place).exists() and (damage := find_damage(Path(place))):
-        return bad(f"{place} is damaged: {damage}", _RESTORE)
+        return bad(f"{place} is damaged: {damage}", RESTORE)
     kind = kind.partition(":")[0]
     if found is None:
         return good(f"{kind}; it is made at the first use")
@@ -196,7 +196,7 @@ async def mailbox(desk: Desk) -> Finding:
         if not (desk.settings.home / "mail.db").exists():
             return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
         if damage := await asyncio.to_thread(find_damage, desk.settings.home / "mail.db"):
-            return bad(f"the local mailbox is damaged: {damage}", _RESTORE)
+            return bad(f"the local mailbox is damaged: {damage}", RESTORE)
     async with asyncio.timeout(_SECONDS):
         await desk.mailbox.search("", 1)
         address = await desk.mailbox.address()
