@@ -44,7 +44,7 @@ def without_vault(account: Account) -> None:
 
 
 def open_key(account: Account) -> None:
-    (account.home / "seal.key").write_text("x")
+    (account.home / "seal.key").write_text("x" * 43)
     (account.home / "seal.key").chmod(0o644)
 
 
@@ -173,3 +173,21 @@ def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(account: Acco
     assert (account.vault / "note.md").read_text() == "mine\n"
     assert account.deskhand("doctor", "--fix", "--json").json["repaired"] == []
     assert os.access(Path(account.home), os.W_OK)
+
+
+@requirement("doctor:deep")
+def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
+    account.set_up("--make-folders")
+    account.deskhand("log")
+    names = {"integrity", "doors", "command lines", "private files", "waiting", "readers"}
+
+    whole = account.deskhand("doctor", "--deep", "--json")
+    (account.home / "cache").mkdir(mode=0o755)
+    (account.vault / "Approved" / "a.md").symlink_to(account.home / "desk.db")
+    with (account.home / "desk.db").open("r+b") as database:
+        database.seek(4096 * 3)
+        database.write(os.urandom(4096))
+    broken = account.deskhand("doctor", "--deep", "--json")
+
+    assert {states(whole)[name] for name in names} == {"good"}
+    assert [states(broken)[name] for name in ("integrity", "private files")] == ["bad", "bad"]

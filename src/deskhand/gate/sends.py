@@ -37,9 +37,14 @@ def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta)
 
 def take_over(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
     """A request whose process died in the middle of sending, once its lease has ended."""
-    if request.lease is not None and request.lease > now:
+    if is_held(request, now, lease):
         return Conflict()
     return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
+
+
+def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
+    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any, is none."""
+    return request.lease is not None and now < request.lease <= now + lease
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:
