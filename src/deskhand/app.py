@@ -283,7 +283,7 @@ class Desk:
 
 
 _CONTENT = frozenset({"body", "frontmatter"})
-_SHORTEST_SECRET = 32
+_SHORTEST_SECRET = 8
 
 
 def _fingerprint(root: Path) -> str:

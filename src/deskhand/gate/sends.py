@@ -6,7 +6,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.gate.folders import RequestFile
-from deskhand.gate.ledger import Conflict, change
+from deskhand.gate.ledger import AHEAD, Conflict, change
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction
@@ -43,8 +43,8 @@ def take_over(tx: Transaction, request: Request, *, now: datetime, lease: timede
 
 
 def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
-    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any, is none."""
-    return request.lease is not None and now < request.lease <= now + lease
+    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any can be, is none."""
+    return request.lease is not None and now < request.lease <= now + lease + AHEAD
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:
