@@ -95,6 +95,83 @@ def start_ups(rounds: int) -> dict[str, Any]:
     return compared("start-up to tools/list, stdio", times[1:], goal=1.3)
 
 
+def joined(rounds: int, calls: int) -> list[dict[str, Any]]:
+    """A server on stdio that joins the running desk: against an empty Python, a bare server, and itself alone."""
+    with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+        (Path(place) / "vault").mkdir()
+        environment = os.environ | {"VAULT_PATH": f"{place}/vault", "DESKHAND_HOME": f"{place}/home"}
+        environment |= {"DESKHAND_ADDRESS": "me@example.org"}
+        command = [sys.executable, "-m", "deskhand", "up", "--no-browser", "--json", "--port", "0"]
+        desk = stack.enter_context(
+            subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        )
+        stack.callback(desk.terminate)
+        assert desk.stdout
+        desk.stdout.readline()
+        notes = [str(Path(sys.executable).with_name("deskhand")), "mcp", "obsidian"]
+        bare = [sys.executable, "-c", BARE + STDIO]
+        times = [(run_empty(), start_up(notes, environment), start_up(bare, environment)) for _ in range(rounds)]
+        empty, ours, others = (statistics.median(side) * 1000 for side in zip(*times[1:], strict=True))
+        found = [
+            {
+                "what": "joined start-up / empty Python",
+                "bare_ms": empty,
+                "ours_ms": ours,
+                "ratio": ours / empty,
+                "goal": 3,
+            },
+            {
+                "what": "joined start-up / bare server",
+                "bare_ms": others,
+                "ours_ms": ours,
+                "ratio": ours / others,
+                "goal": 1 / 6,
+            },
+        ]
+        found.append(anyio.run(joined_calls, notes, environment, calls))
+        print(f"memory: a joined server {memory(notes, environment):.1f} MB", file=sys.stderr)
+        print(f"        one by itself {memory([*notes, '--alone'], environment):.1f} MB", file=sys.stderr)
+    return found
+
+
+def run_empty() -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return time.perf_counter() - began
+
+
+def memory(command: list[str], environment: dict[str, str]) -> float:
+    """Megabytes that the process has for itself when it has answered tools/list."""
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(f"{json.dumps(INITIALIZE)}\n{json.dumps(LIST)}\n")
+        process.stdin.flush()
+        while "tools" not in json.loads(process.stdout.readline()).get("result", {}):
+            pass
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        process.kill()
+    return int(status.partition("VmRSS:")[2].split()[0]) / 1024
+
+
+async def joined_calls(notes: list[str], environment: dict[str, str], rounds: int) -> dict[str, Any]:
+    alone = StdioServerParameters(command=notes[0], args=[*notes[1:], "--alone"], env=environment)
+    piped = StdioServerParameters(command=notes[0], args=notes[1:], env=environment)
+    times = []
+    async with Client(alone) as itself, Client(piped) as joined:
+        await itself.call_tool("write_note", {"path": "a.md", "frontmatter": {}, "body": "hello"})
+        for _ in range(rounds):
+            pair = []
+            for client in (itself, joined):
+                began = time.perf_counter()
+                await client.call_tool("read_note", {"path": "a.md"})
+                pair.append(time.perf_counter() - began)
+            times.append((pair[0], pair[1]))
+    return compared("read_note joined / by itself", times[rounds // 10 :], goal=1.3)
+
+
 @asynccontextmanager
 async def stdio_client(code: str):
     async with Client(StdioServerParameters(command=sys.executable, args=["-c", code + STDIO])) as client:
@@ -138,7 +215,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(argv)
-    rows = [start_ups(options.rounds)]
+    rows = [start_ups(options.rounds), *joined(options.rounds, options.calls // 4)]
     rows += [
         anyio.run(calls, name, way, options.calls) for name, way in (("stdio", stdio_client), ("HTTP", http_client))
     ]

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from deskhand import unseen
 from deskhand.cli.command import plain
-from deskhand.gate.risk import Facts, assess
+from deskhand.gate.actions import Mail
+from deskhand.gate.risk import Facts, assess, assess_text
 from deskhand.notes.paths import skeleton
 from deskhand.web.visible import visible
 from tests.requirements import requirement
@@ -30,7 +31,37 @@ HIDDEN = [
     "\n" * 12,
     " " * 60,
     "\u0301" * 9,
+    "\u00e9\u200d\u00e9\u200c\u00e9",
+    "\u0430\u200c\u0431\u200d\u0432",
+    "\U0001f525\u200d\u0431",
+    "\U0001d159",
+    "\U00016fe4",
+    "\U00013441",
+    "\u2d7f",
+    "\u180e",
+    "\u2064",
+    "\ufff9",
+    "\U000e0001",
+    "\u202f" * 50,
+    "\u061c",
+    "a\ufe0f",
+    "\u3164\u3164",
+    "1\ufe0e",
 ]
+WRITTEN = (
+    *(
+        "\u0646\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+        "\u0915\u094d\u200d\u0937",
+        "\u0dc1\u0dca\u200d\u0dbb\u0dd3",
+    ),
+    *(
+        "\u2764\ufe0f",
+        "\U0001f469\u200d\U0001f4bb",
+        "\U0001f469\U0001f3fd\u200d\U0001f9b0",
+        "1\ufe0f\u20e3",
+        "\u00a9\ufe0f",
+    ),
+)
 
 
 @requirement("gate:unseen")
@@ -56,6 +87,28 @@ def test_whatever_the_page_marks_the_risk_names(text: str) -> None:
 
     assert bool(unseen.describe(text)) == marked
     assert (unseen.count(text) > 0) <= marked
+
+
+@requirement("gate:unseen")
+@given(anything)
+@example("\u0430\u200c\u0431\u200d\u0432")
+@example("\n" * 9 + "x")
+def test_whatever_the_page_marks_the_risk_and_the_requests_file_name(text: str) -> None:
+    marked = '<mark class="unseen">' in str(visible(text))
+    mail = Mail.model_construct(
+        kind="send_email", account="ann@example.org", to="bob@example.org", subject="Hello", body=text
+    )
+
+    named = assess(Facts("ann@example.org", "bob@example.org", "Hello", text, known=True))
+
+    assert marked <= (named.level == "high")
+    assert marked <= any(reason.startswith("The text holds ") for reason in assess_text(mail))
+
+
+@requirement("gate:unseen")
+@pytest.mark.parametrize("text", WRITTEN)
+def test_joiners_that_a_script_or_an_emoji_needs_are_no_trick(text: str) -> None:
+    assert unseen.describe(f"so {text} so") == []
 
 
 @requirement("gate:unseen")

@@ -5,6 +5,9 @@ import logging
 import secrets
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -35,14 +38,42 @@ if TYPE_CHECKING:
 log = logging.getLogger("deskhand.desk")
 
 
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """Where a caller sits among the agents: its folder, and its own name or tmux pane."""
+
+    folder: str
+    agent: str | None
+    tmux: str | None
+    tmux_pane: str | None
+
+
+_SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
+
+
 class Desk:
     """One person's desk. Nothing is opened, made or started before it is used."""
 
     def __init__(self, settings: "Settings", now: Callable[[], datetime] = clock.utc_now) -> None:
         self.settings = settings
         self.now = now
+        self.folder: str | None = None
+        """Where the caller works, if not in the folder of this process."""
         self.parts = Parts(now)
         self._owed: list[Entry] = []
+
+    def seat(self, seat: Seat) -> "Desk":
+        """This desk for a caller with a place of its own among the agents; everything else is shared."""
+        for name in _SHARED:
+            with suppress(DeskError):  # what is not set up is not set up for the caller either
+                getattr(self, name)
+        seated = copy(self)
+        seated.__dict__.pop("post", None)
+        seated.__dict__.pop("person_post", None)
+        seated.folder = seat.folder
+        of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
+        seated.settings = self.settings.model_copy(update=of_caller)
+        return seated
 
     @cached_property
     def store(self) -> "Store":
@@ -114,7 +145,7 @@ class Desk:
         seat = identify(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
             raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
-        return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
+        return Post(seat, self.folder or str(Path.cwd()), self.room, self._nanoseconds)
 
     @cached_property
     def person_post(self) -> "Post":
@@ -124,7 +155,7 @@ class Desk:
         from deskhand.agents.tmux import PERSON
 
         seat = Onlooker(PERSON, self.settings.tmux_pane if self.settings.tmux else None)
-        return Post(seat, str(Path.cwd()), self.room, self._nanoseconds)
+        return Post(seat, self.folder or str(Path.cwd()), self.room, self._nanoseconds)
 
     def _nanoseconds(self) -> int:
         return int(self.now().timestamp() * 1_000_000) * 1000

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
 
 from deskhand import environment, unseen
-from deskhand.errors import BadConfig, FieldProblem
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem
 
 
 class Option(NamedTuple):
@@ -117,6 +117,12 @@ class Settings(BaseModel):
         "SERVICE_AUTH_TOKEN",
         "a secret text",
         "Bearer token that the HTTP servers demand and the tasks client sends.",
+    )
+    socket: Folder | None = option(
+        "socket",
+        "DESKHAND_SOCKET",
+        "a file",
+        "Where the running desk lets servers on stdio join; desk.sock in its home.",
     )
     port: int = option(
         "port", "MCP_SERVER_PORT", "a port, 1 to 65535", "Port of an MCP server that speaks HTTP.", 3000, ge=1, le=65535
@@ -286,9 +292,10 @@ class Settings(BaseModel):
     def own_address(self) -> str:
         """The desk's own address, which must be set: nobody is guessed."""
         if self.address is None:
-            raise BadConfig(
-                "the desk has no mail address",
-                hint="set DESKHAND_ADDRESS to your address, or address under [mail] in config.toml",
+            raise AuthRequired(
+                "no mail account is set up at this desk",
+                hint="`deskhand init --mail gmail` or `--mail imap`, then `deskhand mail login`; to try it with a local"
+                " mailbox, whose mail reaches nobody, set DESKHAND_ADDRESS",
             )
         return self.address
 

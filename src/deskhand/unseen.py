@@ -17,14 +17,21 @@ TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u206
 _OVERRIDES = "\u202d\u202e"
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe0e\ufe0f"
-# Letters and marks by their category, but nothing shows: fillers, an empty Braille cell, variation selectors.
-_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0").union(
-    map(chr, range(0xFE00, 0xFE10)), map(chr, range(0xE0100, 0xE01F0))
+# Letters, marks and signs by their category, but nothing shows: fillers, empty cells, variation selectors.
+_BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u2d7f\u3164\uffa0").union(
+    "\U00013441\U00013442\U00016fe4\U0001d159",
+    map(chr, range(0xFE00, 0xFE10)),
+    map(chr, range(0xE0100, 0xE01F0)),
 )
+_UNJOINED = frozenset(
+    ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "GEORGIAN", "HEBREW", "HANGUL", "CJK", "HIRAGANA", "KATAKANA")
+)
+"""Alphabets whose letters need no joiner: one between them can only carry a message."""
 _WITHOUT_GLYPH = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
-_SPACE = re.compile(r"(?P<lines>\n(?:[ \t]*\n){7,})|[ \t\xa0\u2000-\u200a\u3000]{40,}|(?P<accents>[\u0300-\u036f]{5,})")
-
-
+_SPACE = re.compile(
+    r"(?P<lines>\n(?:[ \t]*\n){7,})|(?P<accents>[\u0300-\u036f]{5,})"
+    r"|[ \t\xa0\u1680\u2000-\u200a\u202f\u205f\u3000]{40,}"
+)
 ALIKE = str.maketrans("аеорсхуіѕјԁһԛԝӏαορνικτ01ı", "aeopcxyisjdhqwlaopviktoli")  # noqa: RUF001 - they look alike
 
 
@@ -136,20 +143,24 @@ def _spaces(text: str) -> Iterator[Trace]:
 def _belongs(text: str, place: int) -> bool:
     """A joiner or a variation selector inside an emoji or a word of a script that needs it is no trick."""
     char = text[place]
-    if char not in _JOINERS and char not in _SELECTORS:
-        return False
     before = text[max(0, place - 1) : place]
     after = text[place + 1 : place + 2]
-    if not before or before.isascii():
-        return False
     if char in _SELECTORS:
-        return unicodedata.category(before) in {"So", "Sm", "Po"}
-    if not after or after.isascii() or is_unseen(after):
+        # A key of a telephone is a digit and two marks; every other sign that has two looks is none of ASCII's.
+        is_key = after == "\u20e3" and before in "0123456789#*"
+        return is_key or (not before.isascii() and unicodedata.category(before) in {"So", "Sm", "Po"})
+    if char not in _JOINERS or before.isascii() or after.isascii() or is_unseen(after):
         return False
     if before in _SELECTORS:
         return _belongs(text, place - 1)
+    if unicodedata.category(before)[0] == "S":
+        return unicodedata.category(after)[0] == "S"
     # Between letters that show nothing themselves a joiner carries a message.
-    return unicodedata.category(after)[0] in "LMS" and not is_unseen(before)
+    return unicodedata.category(after)[0] in "LM" and not is_unseen(before) and _alphabet(before) not in _UNJOINED
+
+
+def _alphabet(char: str) -> str:
+    return unicodedata.name(char, "").partition(" ")[0]
 
 
 def _code(trace: Trace) -> str:

@@ -71,6 +71,35 @@ async def test_approving_at_the_command_line_does_not_bless_an_edited_file(site:
     assert site.sent == []
 
 
+PAGE = (
+    "<html><p>Dear Ann</p><p style='display:none'>SECRET</p><a href='https&#58;//evil.example'>bank.example</a></html>"
+)
+
+
+@requirement("gate:html")
+async def test_a_mail_that_leaves_as_html_says_so_in_its_file_and_at_the_command_line(site: Site) -> None:
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO | {"body": PAGE})
+    (row,) = listed(site)
+    shown = site.home.command("show", row["id"])
+
+    for text in (site.pending().read_text(), shown.stdout):
+        _, _, seen = text.partition("## What a reader sees")
+        assert "It leaves as HTML." in seen
+        assert "Dear Ann" in seen
+        assert "SECRET" not in seen
+        assert "https://evil.example" in seen
+    assert row["risk"]["level"] == "high"
+    for reason in (
+        "It leaves as HTML",
+        "hides 6 characters",
+        "Links lead to: evil.example",
+        "but leads to evil.example",
+    ):
+        assert reason in shown.stderr
+        assert reason in shown.stdout
+
+
 def listed(site: Site, *arguments: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in site.home.command("approvals", "--json", *arguments).stdout.splitlines()]
 

@@ -3,9 +3,15 @@
 import json
 
 import pytest
+from dirty_equals import IsStr
 from mcp import Client
 
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.servers.email import email_server
+from deskhand.servers.gmail import gmail_server
 from tests.gate.site import ERAS, HELLO, Site, said
+from tests.home import Home
 from tests.mail.gmail_double import Status
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -76,8 +82,17 @@ async def replies(site: Site, client: Client) -> None:
     (original,) = site.gmail.account.search("in:inbox", [])
     reply = {"thread_id": original.thread_id, "message_id": original.id, "body": "I am fine."}
     for wrong in ({"thread_id": "18d5a", "message_id": "18d5a"}, {"thread_id": "18d5a"}):
+        unapproved = await said(client, "reply_email", **reply | wrong)
+        assert unapproved.splitlines()[0] == (
+            "Rejected: No matching approval file found in vault/Approved/ for replying to thread 18d5a. "
+            "Create an approval file with type: email_reply and move it to vault/Approved/."
+        )
+        approval = site.home.vault / "Approved" / "thread.md"
+        approval.parent.mkdir(exist_ok=True)
+        approval.write_text('---\ntype: email_reply\nstatus: approved\nthread_id: "18d5a"\n---\n')
         unknown = await said(client, "reply_email", **reply | wrong)
         assert unknown == "Error: Thread ID 18d5a not found or no longer accessible."
+        approval.unlink()
     rejected = await said(client, "reply_email", **reply)
     what = f"replying to thread {original.thread_id}"
     assert rejected.splitlines()[0] == (
@@ -124,6 +139,107 @@ async def test_in_dev_mode_everything_is_logged_and_nothing_reaches_the_provider
         assert await said(client, "search_email", query="x") == "No emails found matching: x"
     assert [line["result"] for line in site.log()] == ["dev_mode", "dev_mode", "dev_mode", "rejected", "success"]
     assert not (site.home.vault / "Pending_Approval").exists()
+
+
+@requirement("email:contract")
+@pytest.mark.parametrize("dev_mode", ["true", "false"])
+@pytest.mark.parametrize("name", ["thread_id", "message_id"])
+@pytest.mark.parametrize("empty", ["", " ", "\n"])
+async def test_a_reply_to_nothing_is_refused_before_anything_else(
+    site: Site, dev_mode: str, name: str, empty: str
+) -> None:
+    async with site.client("email", DEV_MODE=dev_mode) as client:
+        answer = await said(
+            client, "reply_email", **{"thread_id": "18d5a", "message_id": "18d5b", "body": "Yes."} | {name: empty}
+        )
+    assert answer.startswith(f"Error: The {name} is empty")
+    assert site.gmail.asked == []
+
+
+@requirement("email:data")
+async def test_each_sentence_comes_with_its_data(site: Site) -> None:
+    mail = site.gmail.account.deliver(
+        letter(sender="John <john@example.com>", to="me@example.com, Ann <ann@example.org>", body="Pay me " * 50)
+    )
+    label = site.gmail.account.add_label("Clients")
+    site.gmail.account.modify(mail, [label], [])
+    async with site.client("email") as client:
+        found = await client.call_tool("search_email", {"query": "in:inbox"})
+        nothing = await client.call_tool("search_email", {"query": "nothing"})
+        drafted = await client.call_tool("draft_email", HELLO)
+        await client.call_tool("send_email", HELLO)
+        site.approve()
+        sent = await client.call_tool("send_email", HELLO)
+
+    assert found.structured_content == {
+        "emails": [
+            {
+                "message_id": mail.id,
+                "thread_id": mail.thread_id,
+                "from_address": "john@example.com",
+                "to_address": "me@example.com, ann@example.org",
+                "subject": "Hello",
+                "snippet": IsStr(regex="Pay me Pay .*", max_length=200),
+                "date": "Tue, 10 Feb 2026 09:30:00 +0000",
+                "labels": ["INBOX", "UNREAD", label],
+            }
+        ]
+    }
+    assert nothing.structured_content == {"emails": []}
+    (draft,) = site.gmail.account.drafts.values()
+    (left,) = site.gmail.account.search("in:sent", [])
+    for answer, filed in ((drafted, site.gmail.account.mails[draft]), (sent, left)):
+        assert answer.structured_content == {
+            "result": answer.content[0].text,
+            "message_id": filed.id,
+            "thread_id": filed.thread_id,
+            "from_address": "me@example.com",
+            "to_address": HELLO["to"],
+            "subject": HELLO["subject"],
+            "snippet": "Dear Ann, see you at ten.",
+            "date": "Sun, 15 Nov 2026 09:00:00 +0000",
+        }
+
+
+@requirement("email:data")
+async def test_where_nothing_was_sent_the_data_is_the_sentence(site: Site) -> None:
+    async with site.client("email", DEV_MODE="true") as client:
+        answer = await client.call_tool("send_email", HELLO)
+    assert answer.structured_content == {"result": answer.content[0].text}
+
+
+@requirement("mail:local-stays")
+async def test_a_mail_in_a_local_mailbox_says_that_it_stays_on_this_machine(site: Site) -> None:
+    local = {"DESKHAND_MAIL": "local", "DESKHAND_ADDRESS": "me@example.com"}
+    stays = "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+    site.write()
+    site.write("another.md", subject="Another")
+    async with site.client("email", **local) as client:
+        drafted = await said(client, "draft_email", **HELLO)
+        sent = await said(client, "send_email", **HELLO)
+    async with site.client("gmail", **local) as client:
+        told = await client.call_tool("send_email", HELLO | {"subject": "Another"})
+
+    assert drafted.splitlines()[0].endswith(" Review it in your drafts folder.")
+    assert (drafted.splitlines()[1], sent.splitlines()[1]) == (stays, stays)
+    assert told.structured_content["note"] == stays
+
+
+@requirement("mail:local-stays")
+@pytest.mark.parametrize("name", ["email", "gmail"])
+async def test_without_any_account_somebody_must_sign_in(home: Home, name: str) -> None:
+    desk = Desk(load(home.environment).settings)
+    make = {"email": email_server, "gmail": gmail_server}[name]
+    async with Client(make(desk), mode="2026-07-28") as client:
+        answer = await client.call_tool("send_email", HELLO)
+        read = await client.call_tool({"email": "search_email", "gmail": "list_emails"}[name], {"query": "x"})
+    desk.close()
+
+    for refused in (answer, read):
+        assert refused.is_error
+        assert "no mail account is set up" in refused.content[0].text
+        if name == "gmail":
+            assert json.loads(refused.content[0].text)["error"] == "auth_required"
 
 
 @requirement("gate:hand-written")

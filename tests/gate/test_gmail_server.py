@@ -200,3 +200,59 @@ async def test_the_line_before_a_send_is_written_or_nothing_is_sent(site: Site) 
         site.clock.pass_by(days=1)
         assert not (await client.call_tool("send_email", HELLO)).is_error
     assert len(site.sent) == 1
+
+
+@requirement("gmail-server:contract")
+@pytest.mark.parametrize("odd", ["file", "link"])
+async def test_logs_that_is_no_folder_is_a_failed_send_and_nothing_missing(site: Site, odd: str) -> None:
+    site.write()
+    if odd == "file":
+        (site.home.vault / "Logs").write_text("")
+    else:
+        (site.home.vault / "Logs").symlink_to("/tmp")
+    async with site.client("gmail") as client:
+        error = await refused(client, "send_email", **HELLO)
+
+    assert error["error"] == "send_failed"
+    assert "cannot be written" in error["message"]
+    assert site.sent == []
+
+
+@requirement("gmail-server:contract")
+async def test_an_empty_list_is_told_in_text_too(site: Site) -> None:
+    async with site.client("gmail") as client:
+        result = await client.call_tool("list_emails", {"query": "is:starred"})
+    assert [block.text for block in result.content] == ["[]"]
+    assert result.structured_content == {"result": []}
+
+
+@requirement("gmail-server:contract")
+@pytest.mark.parametrize("name", ["drafts.create", "drafts.send"])
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (Status(400, "invalidArgument"), "send_failed"),
+        (Status(403, "forbidden"), "send_failed"),
+        (Status(429, "rateLimitExceeded", retry_after=60), "rate_limited"),
+    ],
+)
+async def test_what_gmail_says_to_a_send_has_the_contracts_code(
+    site: Site, name: str, fault: Status, code: str
+) -> None:
+    site.write()
+    site.gmail.plan(name, fault)
+    async with site.client("gmail") as client:
+        error = await refused(client, "send_email", **HELLO)
+    assert error["error"] == code
+    if code == "send_failed":
+        assert error["details"]["status"] == fault.code
+    assert site.sent == []
+
+
+@requirement("gmail-server:contract")
+async def test_a_mailbox_that_is_down_is_told_so_and_may_be_asked_again(site: Site) -> None:
+    async with site.client("gmail", DESKHAND_GMAIL_API_ENDPOINT="http://127.0.0.1:9") as client:
+        error = await refused(client, "list_emails")
+    assert error["error"] == "internal_error"
+    assert error["details"]["reason"] == "provider_unavailable"
+    assert error["details"]["retryable"] is True

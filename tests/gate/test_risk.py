@@ -111,6 +111,8 @@ FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", b
         ({"to": "ann@exampl.com"}, "high", ["looks like example.com"]),
         ({"to": "ann@examplee.com"}, "high", ["looks like example.com"]),
         ({"to": "ann@exomple.com"}, "high", ["looks like example.com"]),
+        ({"to": "jürgen@example.com"}, "medium", ["The name jürgen is not written in plain letters"]),
+        ({"to": "\u0430nn@example.com"}, "high", ["mixes letters of several alphabets"]),
         ({"to": "ann@mail.example.com"}, "low", ["outside your own domain"]),
         ({"to": "ann@elsewhere.com"}, "low", ["outside your own domain"]),
         ({"to": "ann@exxmpla.com"}, "low", ["outside your own domain"]),

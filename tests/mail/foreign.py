@@ -101,10 +101,13 @@ chown -R 64000 /mnt/cyrus /mnt/sasldb2
 POSTFIX = """
 echo 'postfix:x:64001:64001::/mnt:/bin/false' >> /etc/passwd
 printf 'postfix:x:64001:\\npostdrop:x:64002:\\n' >> /etc/group
+users=user1
 keep_passwords
-chown 64001 /mnt/sasldb2
-mkdir -p /mnt/spool /mnt/data /etc/postfix/sasl
-chown 64001 /mnt/data
+cd /mnt
+mkdir -p data spool/pid /etc/postfix/sasl
+for folder in active bounce corrupt defer deferred hold incoming private public saved; do mkdir spool/$folder; done
+chown -R 64001 sasldb2 data spool
+chown root spool spool/pid
 cat > /etc/postfix/sasl/smtpd.conf <<END
 pwcheck_method: auxprop
 auxprop_plugin: sasldb
@@ -121,6 +124,7 @@ inet_interfaces = 127.0.0.1
 inet_protocols = ipv4
 myhostname = test
 mydestination =
+local_recipient_maps =
 relayhost = [127.0.0.1]:$RELAY
 smtpd_tls_security_level = encrypt
 smtpd_tls_chain_files = $CERTIFICATE
@@ -128,8 +132,8 @@ smtpd_sasl_auth_enable = yes
 smtpd_sasl_local_domain = test
 smtpd_tls_auth_only = yes
 smtpd_relay_restrictions = permit_sasl_authenticated, reject
-maillog_file = /dev/stdout
-maillog_file_prefixes = /dev
+maillog_file = /mnt/log
+maillog_file_prefixes = /mnt
 END
 cat > /etc/postfix/master.cf <<END
 127.0.0.1:$LISTEN inet n - n - - smtpd
@@ -144,18 +148,16 @@ tlsmgr unix - - n 1000? 1 tlsmgr
 anvil unix - - n - 1 anvil
 postlog unix-dgram n - n - 1 postlogd
 END
-postfix start-fg &
+/usr/lib/postfix/sbin/master -d &
 """
 EXIM = f"""
-echo 'exim:x:64003:64003::/mnt:/bin/false' >> /etc/passwd
-echo 'exim:x:64003:' >> /etc/group
+echo 'Debian-exim:x:64003:64003::/mnt:/bin/false' >> /etc/passwd
+echo 'Debian-exim:x:64003:' >> /etc/group
 mkdir -p /mnt/spool /mnt/log
 chown 64003:64003 /mnt/spool /mnt/log
 cp $CERTIFICATE /mnt/server.pem
 chown 64003 /mnt/server.pem
 cat > /etc/exim.conf <<END
-exim_user = exim
-exim_group = exim
 spool_directory = /mnt/spool
 log_file_path = /mnt/log/%s
 primary_hostname = test

@@ -172,6 +172,15 @@ async def test_a_prepared_mail_has_not_left_and_a_sent_one_left_once(world: Worl
     assert "SENT" in listed.labels
 
 
+async def test_an_address_beyond_ascii_gets_its_mail(world: World) -> None:
+    mail = outgoing(to="jürgen@example.org")
+
+    sent = await world.mailbox.send(await world.mailbox.prepare(mail), mail)
+
+    assert [left.to for left in world.left()] == ["jürgen@example.org"]
+    assert (await only(world, "in:sent")).id == sent.message_id  # in whose copy Cyrus writes XX for two bytes
+
+
 async def test_an_answer_joins_the_thread_of_its_question(world: World) -> None:
     world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
     question = await only(world, "")

@@ -420,7 +420,11 @@ def test_a_long_text_is_cut_and_says_so() -> None:
         "ann@example.org\0",
         "ann@example.org\u2028",
         "ann\t@example.org",
-        "änn@example.org",
+        "a\u200bnn@example.org",
+        "a\u202enn@example.org",
+        "a\u3164nn@example.org",
+        "\u201cann\u201d@example.org",
+        f"{'ä' * 33}@example.org",
         "ann(comment)@example.org",
         "ann@example.org\ud800",
         f"{'a' * 65}@example.org",
@@ -448,6 +452,10 @@ def test_what_is_not_one_bare_address_is_refused(text: str) -> None:
         ("ann@faß.example", "ann@xn--fa-hia.example"),
         ("ann@ｅxample.org", "ann@example.org"),
         ("o'neil@example.co.uk", "o'neil@example.co.uk"),
+        ("jürgen@example.org", "jürgen@example.org"),
+        ("ju\u0308rgen@example.org", "jürgen@example.org"),
+        ("用户@例え.jp", "用户@xn--r8jz45g.jp"),
+        ("हिन्दी@example.org", "हिन्दी@example.org"),
     ],
 )
 def test_an_address_has_one_spelling(text: str, address: str) -> None:

@@ -5,11 +5,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult
 
 from tests.home import Home
-from tests.mail.dovecot import ADDRESS, PASSWORD, Dovecot, Relay
+from tests.mail.dovecot import ADDRESS, PASSWORD, Dovecot, Relay, free_port
 from tests.mail.gmail_double import GmailDouble
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -37,8 +40,16 @@ class Person:
         }
 
     def runs(self, *arguments: str, types: str = "") -> subprocess.CompletedProcess[str]:
+        return self._run("mail", *arguments, types=types)
+
+    def finds(self) -> dict[str, Any]:
+        """What the doctor says of the mailbox."""
+        found = json.loads(self._run("doctor", "--json").stdout)
+        return next(each for each in found["findings"] if each["name"] == "mailbox")
+
+    def _run(self, *arguments: str, types: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "deskhand", "mail", *arguments],
+            [sys.executable, "-m", "deskhand", *arguments],
             env=self.environment,
             input=types,
             capture_output=True,
@@ -91,6 +102,57 @@ def test_a_password_that_does_not_work_is_not_kept(home: Home, server: Dovecot, 
     assert login.returncode == 6
     assert "does not accept the password" in login.stderr
     assert not person.keyring.exists()
+
+
+@pytest.mark.filterwarnings("ignore:Requiring AUTH while not requiring TLS")
+@requirement("mail:both-servers")
+def test_signing_in_tries_the_server_that_sends_too(home: Home, server: Dovecot, tmp_path: Path) -> None:
+    person = Person(home, server, tmp_path, "tests.mail.file_keyring.FileKeyring")
+    with TakingPasswords() as relay:
+        person.environment["DESKHAND_SMTP_URL"] = f"smtp://me@127.0.0.1:{relay.port}"
+        login = person.runs("login", "imap", types=f"{PASSWORD}\n")
+        doctor = person.finds()
+        person.environment["DESKHAND_SMTP_URL"] = f"smtp://me:old@127.0.0.1:{relay.port}"
+        refused = person.runs("login", "imap", types=f"{PASSWORD}\n")
+        ill = person.finds()
+    person.environment["DESKHAND_SMTP_URL"] = f"smtp://me@127.0.0.1:{relay.port}"
+    unheard = person.runs("login", "imap", types=f"{PASSWORD}\n")
+    deaf = person.finds()
+    del person.environment["DESKHAND_SMTP_URL"]
+    unset = person.finds()
+
+    assert login.returncode == 0, login.stderr
+    assert "Signed in to 127.0.0.1, which sends it." in login.stdout
+    assert (doctor["state"], ill["state"], deaf["state"], unset["state"]) == ("good", "bad", "bad", "warning")
+    assert refused.returncode == 6
+    assert "does not accept the password for sending" in refused.stderr + ill["says"]
+    assert "does not accept the password for sending" in ill["says"]
+    assert unheard.returncode == 7
+    assert "nobody listens at" in unheard.stderr
+    assert "nobody listens at" in deaf["says"]
+    assert "DESKHAND_SMTP_URL" in unset["fix"]
+
+
+class TakingPasswords:
+    """A server on this machine that sends for those who know the password."""
+
+    def __enter__(self) -> Self:
+        self.port = free_port()
+        taker = self
+
+        class Asking(Controller):
+            def factory(self) -> SMTP:
+                return SMTP(self.handler, authenticator=taker.knows, auth_required=True, auth_require_tls=False)
+
+        self._controller = Asking(self, hostname="127.0.0.1", port=self.port)
+        self._controller.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._controller.stop()
+
+    def knows(self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any) -> AuthResult:
+        return AuthResult(success=login.password == PASSWORD.encode(), handled=False)
 
 
 SEARCHES = """

@@ -1,5 +1,6 @@
 """Passwords and mail travel encrypted, to servers that prove who they are."""
 
+import asyncio
 import ssl
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -7,6 +8,8 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self
 
+import anyio
+import anyio.lowlevel
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult
@@ -15,9 +18,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from deskhand.config import load
-from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, SendFailed, Unavailable
+from deskhand.errors import AuthRequired, BadConfig, Denied, DeskError, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail.imap import ImapMailbox
+from tests.mail import dovecot
 from tests.mail.dovecot import PASSWORD, TODAY, Dovecot, Process, free_port
+from tests.mail.foreign import Foreign
 from tests.mail.letters import letter, outgoing
 from tests.requirements import requirement
 
@@ -111,9 +116,9 @@ class Relay:
         return "250 OK"
 
 
-def opened(folder: Path, imap: str, smtp: str) -> ImapMailbox:
+def opened(folder: Path, imap: str, smtp: str, **variables: str) -> ImapMailbox:
     urls = {"DESKHAND_IMAP_URL": imap, "DESKHAND_SMTP_URL": smtp, "DESKHAND_ADDRESS": "me@example.com"}
-    return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | urls).settings)
+    return ImapMailbox(load({"DESKHAND_HOME": str(folder)} | urls | variables).settings)
 
 
 @pytest.mark.parametrize(
@@ -178,3 +183,148 @@ async def test_no_password_is_told_to_a_far_server_that_does_not_encrypt(tmp_pat
     await mailbox.close()
 
     assert server.logins() == 0
+
+
+UNKNOWN = "is from a CA that is not known here"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", ELSEWHERE])
+async def test_an_unknown_ca_is_called_so_and_ones_own_can_be_named(
+    encrypting: tuple[Process, int], relay: Relay, certificate: Path, tmp_path: Path, host: str
+) -> None:
+    process, port = encrypting
+    server = Dovecot(process)
+    server.deliver(letter())
+    imap = f"imaps://{server.user}:{PASSWORD}@{host}:{port}"
+    smtp = f"{relay.scheme}://me:{PASSWORD}@{ELSEWHERE}:{relay.port}"
+    mail = outgoing()
+
+    stranger = opened(tmp_path, imap, smtp)
+    with pytest.raises(Unavailable, match=UNKNOWN) as unread:
+        await stranger.search("", 1)
+    with pytest.raises(SendFailed, match=UNKNOWN) as unsent:
+        await stranger.send(await stranger.prepare(mail), mail)
+    await stranger.close()
+    known = opened(tmp_path, imap, smtp, DESKHAND_MAIL_CA=str(certificate))
+    assert len(await known.search("", 1)) == 1
+    await known.send(await known.prepare(mail), mail)
+    await known.close()
+
+    assert "DESKHAND_MAIL_CA" in (unread.value.hint or "")
+    assert "DESKHAND_MAIL_CA" in (unsent.value.hint or "")
+    assert relay.delivered == [mail.raw]
+
+
+async def test_a_ca_that_is_none_is_an_error_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("no certificate")
+    for file in ("ca.pem", "missing.pem"):
+        mailbox = opened(tmp_path, "imaps://me:x@127.0.0.1", "smtp://x", DESKHAND_MAIL_CA=str(tmp_path / file))
+        with pytest.raises(BadConfig, match=file):
+            await mailbox.search("", 1)
+        await mailbox.close()
+
+
+async def test_other_trouble_with_tls_is_not_called_unreachable(
+    encrypting: tuple[Process, int], certificate: Path, tmp_path: Path
+) -> None:
+    process, port = encrypting
+    for place, said in (
+        (f"imaps://me:x@127.1:{port}", "does not hold: .*127.1"),
+        (f"imaps://me:x@127.0.0.1:{process.port}", "does not speak TLS"),
+        ("imap://me:x@127.0.0.1:9", "nobody listens at 127.0.0.1:9"),
+        ("imaps://me:x@nowhere.invalid", "there is no host nowhere.invalid"),
+    ):
+        mailbox = opened(tmp_path, place, "smtp://127.0.0.1:9", DESKHAND_MAIL_CA=str(certificate))
+        with pytest.raises(Unavailable, match=said):
+            await mailbox.search("", 1)
+        await mailbox.close()
+
+
+@pytest.fixture
+def demanding(certificate: Path) -> Iterator[Process]:
+    """A Dovecot to which nobody can sign in before STARTTLS, also from this machine."""
+    key = "ssl = required\nssl_cert = <FOLDER/server.pem\nssl_key = <FOLDER/server.pem\n"
+    with Process(TODAY + key, {"server.pem": certificate.read_bytes()}) as process:
+        yield process
+
+
+async def test_a_server_on_this_machine_that_demands_starttls_gets_it(
+    demanding: Process, certificate: Path, tmp_path: Path
+) -> None:
+    with Relay(certificate, "smtp") as relay:
+        imap = f"imap://me:{PASSWORD}@127.0.0.1:{demanding.port}"
+        smtp = f"smtp://me:{PASSWORD}@127.0.0.1:{relay.port}"
+        # A bridge that vouches for itself, and one whose CA is named.
+        for variables in ({}, {"DESKHAND_MAIL_CA": str(certificate)}):
+            mailbox = opened(tmp_path, imap, smtp, **variables)
+            assert await mailbox.search("in:inbox", 1) == []
+            mail = outgoing(action_id=f"act-{len(variables)}")
+            await mailbox.send(await mailbox.prepare(mail), mail)
+            await mailbox.close()
+        wrong = opened(tmp_path, imap.replace(PASSWORD, "wrong"), smtp)
+        with pytest.raises(AuthRequired):
+            await wrong.search("", 1)
+        await wrong.close()
+    assert len(relay.delivered) == 2
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "login", "error", "said"),
+    [
+        ("LOGINDISABLED", "OK", Denied, "takes no password on this connection"),
+        ("", "NO [UNAVAILABLE] the directory is away", Unavailable, "cannot sign anybody in"),
+        ("", "BYE later", Unavailable, "cannot sign anybody in"),
+        ("", "NO [AUTHENTICATIONFAILED] no", AuthRequired, "does not accept the password"),
+    ],
+)
+async def test_only_a_wrong_password_is_called_one(
+    tmp_path: Path, capabilities: str, login: str, error: type[DeskError], said: str
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"* OK [CAPABILITY IMAP4rev1 {capabilities}] here\r\n".encode())
+        while line := (await reader.readline()).split():
+            untagged = (
+                f"* CAPABILITY IMAP4rev1 {capabilities}\r\n".encode() if line[1].upper() == b"CAPABILITY" else b""
+            )
+            tag = "*" if login.startswith("BYE") and line[1].upper() == b"LOGIN" else line[0].decode()
+            done = login if line[1].upper() == b"LOGIN" else "OK done"
+            writer.write(untagged + f"{tag} {done}\r\n".encode())
+            if tag == "*":
+                break
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        mailbox = opened(tmp_path, f"imap://me:{PASSWORD}@127.0.0.1:{port}", "smtp://127.0.0.1:9")
+        with pytest.raises(error, match=said):
+            await mailbox.search("", 1)
+        await mailbox.close()
+
+
+@requirement("smtp:foreign")
+@pytest.mark.parametrize("name", ["postfix", "exim"])
+async def test_postfix_and_exim_take_mail_by_starttls_with_a_ca_of_ones_own(
+    name: str, certificate: Path, tmp_path: Path
+) -> None:
+    mail = outgoing(subject="Grüße", body=".\nÄrger\n")
+    with (
+        dovecot.Relay(Dovecot()) as beyond,
+        Foreign(name, RELAY=str(beyond.port), CERTIFICATE=str(certificate)) as server,
+    ):
+        smtp = f"smtp://user1%40test:{PASSWORD}@{ELSEWHERE}:{server.port}"
+        stranger = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp)
+        with pytest.raises(SendFailed, match=UNKNOWN):
+            await stranger.send(await stranger.prepare(mail), mail)
+        await stranger.close()
+
+        known = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp, DESKHAND_MAIL_CA=str(certificate))
+        await known.try_relay()
+        await known.send(await known.prepare(mail), mail)
+        await known.close()
+        with anyio.fail_after(30):
+            while not beyond.delivered:
+                await anyio.lowlevel.checkpoint()
+
+    ((recipients, raw),) = beyond.delivered
+    assert recipients == ("ann@example.org",)
+    assert raw.endswith(mail.raw)

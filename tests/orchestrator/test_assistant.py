@@ -148,6 +148,18 @@ async def test_a_note_that_an_assistant_wrote_leads_to_a_card_that_says_what_it_
     (card,), _ = await desk.waiting.cards()
     assert (card.to[0].known, card.risk.level) == (False, "medium")
     assert any("an assistant may have written it" in reason for reason in card.risk.reasons)
+
+    # What only a note speaks of can be decided by an assistant too, and drafted anew after the person's words.
+    await desk.answers.respond(card.id, card.digest, "Shorter.", "person")
+    await orchestrator.once()
+    async with Client(DeskServer("desk", triage_tools(desk))) as client:
+        (pending,) = (await client.call_tool("list_pending", {})).structured_content["result"]
+        assert "Shorter." in pending["why"]
+        given = {"message_id": "18d5", "decision": "draft_reply", "reasoning": "Asked to.", "reply_body": "Yes."}
+        of(await client.call_tool("propose_decision", given))
+    await orchestrator.once()
+    (card,), _ = await desk.waiting.cards()
+    assert (card.to[0].address, card.body, card.risk.level) == ("boss@example.com", "Yes.\n", "medium")
     await orchestrator.close()
     await desk.close_mailbox()
     desk.close()

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from deskhand.notes import frontmatter
+from tests.gate.site import Site
+from tests.home import Home
+from tests.mail.gmail_double import Status
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, question
 from tests.requirements import requirement
@@ -159,6 +162,25 @@ def test_a_note_that_is_renamed_while_it_waits_is_still_the_note_of_its_mail(off
 
 
 @requirement("orchestrator:pending-notes")
+@requirement("orchestrator:rules")
+def test_a_note_that_asked_and_is_made_pending_again_is_decided_again_but_never_answered_twice(office: Office) -> None:
+    office.receive(letter(subject="Hm", message_id="<h@x>"))
+    office.passes()
+    note = office.only("Needs_Action")
+    asked = note.read_text()
+    with (office.home.path / "rules.toml").open("a") as rules:
+        rules.write('[[rule]]\nname = "new"\nsubject = "hm"\ndecision = "draft_reply"\nreply_body = "Yes."\n')
+    note.write_text(asked.replace("status: needs_info", "status: pending"))
+    office.passes()
+    assert (office.properties(note)["status"], office.properties(note)["decided_by"]) == ("drafted", "rule:new")
+
+    note.write_text(asked.replace("status: needs_info", "status: pending"))
+    office.passes(2)
+    assert len(office.files("Drafts")) == 1
+    assert office.properties(note)["status"] == "drafted"
+
+
+@requirement("orchestrator:pending-notes")
 def test_a_mail_that_comes_after_its_note_is_not_answered_again(office: Office) -> None:
     put(office, message_id="<q0@example.org>", **ANN)
     office.passes(2)
@@ -230,7 +252,7 @@ def test_what_cannot_be_triaged_is_named_with_its_reason_and_stops_nothing(offic
     assert left.keys() == {f"Needs_Action/{name}.md" for name in [*expected, "pipe", "enormous"]}
     assert "no message_id" in left["Needs_Action/none.md"]
     assert "only mail is triaged" in left["Needs_Action/task.md"]
-    page = (office.vault / "Dashboard.md").read_text()
+    page = (office.vault / "Dashboard.md").read_text().replace("\\", "")
     assert "- Needs_Action/none.md: it has no message_id" in page
 
     put(office, "none.md", message_id="another", **ANN)
@@ -246,3 +268,20 @@ def test_a_note_that_says_too_little_asks_the_person(office: Office) -> None:
     found = office.properties(note)
     assert (found["status"], found["info_needed"]) == ("needs_info", "whom to answer")
     assert office.files("Drafts") == []
+
+
+@requirement("orchestrator:pending-notes")
+def test_on_gmail_a_note_leads_to_its_mail_by_id_or_header_and_an_outage_is_no_absence(site: Site) -> None:
+    office = Office(Home(site.home.vault, site.home.environment | {"DESKHAND_FIRST_DAYS": "0"}))
+    mail = site.gmail.account.deliver(question(1))
+    other = site.gmail.account.deliver(question(2))
+    put(office, "by id.md", message_id=mail.id)
+    put(office, "by header.md", message_id="<q2@example.org>")
+    put(office, "nowhere.md", message_id="18d5f0a1b2c3d4e5", **ANN)
+    site.gmail.chance = lambda name: Status(503) if name == "messages.get" else None
+    office.passes()
+    assert office.files("Drafts") == []
+    site.gmail.chance = lambda _: None
+    office.passes(2)
+    answered = {office.properties(file)["reply_to_message_id"] for file in office.files("Drafts")}
+    assert answered == {mail.id, other.id, None}

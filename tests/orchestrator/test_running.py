@@ -241,7 +241,7 @@ def test_while_the_rules_have_errors_mails_wait_and_what_is_approved_leaves(offi
     office.move(office.only("Drafts"), "Approved")
     office.receive(question(2))
     until(lambda: office.mails("in:sent"))
-    until(lambda: "rules.toml" in (office.vault / "Dashboard.md").read_text())
+    until(lambda: "rules.toml" in _dashboard(office))
     assert office.files("Drafts") == []
 
     rules.write_text(good.replace("I will look into it.", "I have new rules."))
@@ -250,10 +250,15 @@ def test_while_the_rules_have_errors_mails_wait_and_what_is_approved_leaves(offi
 
     incomplete = office.vault / "Needs_Action" / "other.md"
     incomplete.write_text("---\nstatus: pending\nfrom: bob@example.org\nsubject: A question\n---\n")
-    until(lambda: "other.md: it has no message_id" in (office.vault / "Dashboard.md").read_text())
+    until(lambda: "other.md: it has no message_id" in _dashboard(office))
     with incomplete.open("w") as file:
         file.write("---\nstatus: pending\nfrom: bob@example.org\nsubject: A question\nmessage_id: m9\n---\n")
     took = until(lambda: len(office.files("Drafts")) == 2)
     ended(worker, signal.SIGTERM)
     assert worker.returncode == 0
     assert took < 10
+
+
+def _dashboard(office: Office) -> str:
+    """Its words: a stranger's may be escaped."""
+    return (office.vault / "Dashboard.md").read_text().replace("\\", "")

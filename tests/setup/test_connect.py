@@ -5,13 +5,15 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 
-from deskhand.setup import jsonc
+from deskhand.setup import jsonc, yaml_member
 from deskhand.setup.clients import CLIENTS, file_of
 from tests.requirements import requirement
 from tests.setup.account import Account
@@ -23,8 +25,22 @@ FILES = {
     "cursor": ".cursor/mcp.json",
     "vscode": ".config/Code/User/mcp.json",
     "gemini": ".gemini/settings.json",
+    "opencode": ".config/opencode/opencode.json",
+    "goose": ".config/goose/config.yaml",
+    "copilot": ".copilot/mcp-config.json",
+    "qwen": ".qwen/settings.json",
 }
-TABLE = {"codex": "mcp_servers", "vscode": "servers"}
+TABLE = {"codex": "mcp_servers", "vscode": "servers", "opencode": "mcp", "goose": "extensions"}
+YAML = """# mine
+GOOSE_MODEL: x  # y
+extensions:
+  # the first
+  other:
+    command: x
+    env: {KEY: hunter2}
+  # the last
+GOOSE_PROVIDER: 'z'
+"""
 JSONC = """{
   // my servers
   "TABLE": {
@@ -40,12 +56,29 @@ JSON = '{"mcpServers":{"other":{"command":"x","env":{"KEY":"hunter2"}}},\n    "n
 
 
 def before(client: str) -> str:
-    text = {"toml": TOML, "jsonc": JSONC, "json": JSON}[CLIENTS[client].form]
+    text = {"toml": TOML, "jsonc": JSONC, "json": JSON, "yaml": YAML}[CLIENTS[client].form]
     return text.replace("TABLE", TABLE.get(client, "mcpServers"))
 
 
-def read(client: str, text: str) -> dict[str, object]:
-    return tomllib.loads(text) if client == "codex" else jsonc.loads(text)
+def read(client: str, text: str) -> dict[str, Any]:
+    match CLIENTS[client].form:
+        case "toml":
+            return tomllib.loads(text)
+        case "yaml":
+            return yaml.safe_load(text)
+        case _:
+            return jsonc.loads(text)
+
+
+def start(client: str, entry: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
+    """The command line by which the client starts the server, and the variables that it gives it."""
+    match client:
+        case "opencode":
+            return entry["command"], entry["environment"]
+        case "goose":
+            return [entry["cmd"], *entry["args"]], entry["envs"]
+        case _:
+            return [entry["command"], *entry["args"]], entry["env"]
 
 
 @requirement("connect:own-file")
@@ -62,14 +95,17 @@ def test_the_entry_comes_into_the_clients_own_file_and_goes_again_byte_for_byte(
     text = file.read_text()
     servers = read(client, text)[TABLE.get(client, "mcpServers")]
     assert done.code == 0, done.err
-    assert servers["deskhand"]["args"] == ["mcp", "desk"]
-    assert servers["deskhand"]["env"] == {"DESKHAND_HOME": str(account.home)}
+    command, variables = start(client, servers["deskhand"])
+    assert command[-2:] == ["mcp", "desk"]
+    assert variables == {"DESKHAND_HOME": str(account.home)}
     assert servers["other"] == {"command": "x", "env": {"KEY": "hunter2"}}
     assert "hunter2" not in done.out + done.err
     assert "+" in done.out
     assert "DESKHAND_HOME" in done.out
     assert all(
-        comment in text for comment in ("// my servers", "/* mine */", "// at night") if comment in before(client)
+        comment in text
+        for comment in ("// my servers", "/* mine */", "// at night", "# mine", "# y", "# the first", "# the last")
+        if comment in before(client)
     )
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
     copies = [path for path in (account.home / "backups").iterdir() if path.read_text() == before(client)]
@@ -89,7 +125,13 @@ def test_where_the_file_was_changed_since_only_our_entry_goes(account: Account, 
     file = account.folder / FILES[client]
     assert account.deskhand("connect", client, "--yes").code == 0
     made = file.read_text()
-    later = f"{made}\n[later]\nx = 1\n" if client == "codex" else jsonc.with_member(made, ("later",), {"x": 1})
+    match CLIENTS[client].form:
+        case "toml":
+            later = f"{made}\n[later]\nx = 1\n"
+        case "yaml":
+            later = f"{made}later: {{x: 1}}\n"
+        case _:
+            later = jsonc.with_member(made, ("later",), {"x": 1})
     file.write_text(later)
 
     assert account.deskhand("connect", client, "--undo", "--yes").code == 0
@@ -125,6 +167,10 @@ def test_a_file_that_was_not_there_is_gone_after_undo(account: Account) -> None:
         ("cursor", "\xff\xfe"),
         ("claude-code", "[" * 200_000),
         ("codex", "a = " + "[" * 20_000),
+        ("goose", "extensions: [1, 2]"),
+        ("goose", "extensions: {a: b"),
+        ("goose", "- 1"),
+        ("copilot", '{"mcpServers": {}} // no comments here'),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_and_left_alone(account: Account, client: str, text: str) -> None:
@@ -184,8 +230,15 @@ async def test_the_command_that_was_written_starts_the_server_from_any_folder(ac
 def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Account, client: str) -> None:
     account.set_up("--user", "ada")
 
+    file = account.folder / FILES[client]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(before(client))
+    file.chmod(0o644)
+
     done = account.deskhand("connect", client, "--http", "--yes")
 
+    # Whoever else has an account here reads no token.
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     entry = read(client, (account.folder / FILES[client]).read_text())[TABLE.get(client, "mcpServers")]["deskhand"]
     (bearer,) = (entry.get("headers") or entry["http_headers"]).values()
     token = bearer.removeprefix("Bearer ")
@@ -219,6 +272,11 @@ def test_a_client_that_only_starts_programs_gets_no_address_and_no_token(account
         ("claude-desktop", "darwin", "Library/Application Support/Claude/claude_desktop_config.json"),
         ("claude-desktop", "win32", "AppData/Roaming/Claude/claude_desktop_config.json"),
         ("codex", "linux", ".codex/config.toml"),
+        ("opencode", "darwin", ".config/opencode/opencode.json"),
+        ("goose", "darwin", ".config/goose/config.yaml"),
+        ("goose", "win32", "AppData/Roaming/Block/goose/config/config.yaml"),
+        ("copilot", "linux", ".copilot/mcp-config.json"),
+        ("qwen", "win32", ".qwen/settings.json"),
     ],
 )
 def test_each_client_is_looked_for_where_it_looks_itself(
@@ -227,6 +285,62 @@ def test_each_client_is_looked_for_where_it_looks_itself(
     assert file_of(CLIENTS[client], {"HOME": str(tmp_path)}, platform) == tmp_path / place
     if client == "codex":
         assert file_of(CLIENTS[client], {"CODEX_HOME": "/elsewhere"}, platform) == Path("/elsewhere/config.toml")
+
+
+@requirement("connect:own-file")
+def test_the_one_file_that_opencode_reads_is_changed(account: Account) -> None:
+    account.set_up()
+    file = account.folder / ".config" / "opencode" / "opencode.jsonc"
+    file.parent.mkdir(parents=True)
+    file.write_text('{ "theme": "x" } // mine\n')
+
+    assert account.deskhand("connect", "opencode", "--yes").code == 0
+
+    assert jsonc.loads(file.read_text())["mcp"]["deskhand"]["type"] == "local"
+    assert not file.with_suffix(".json").exists()
+
+
+@requirement("connect:works-anywhere")
+def test_what_a_client_needs_beyond_its_entry_is_done_or_said(account: Account) -> None:
+    account.set_up()
+
+    gemini = account.deskhand("connect", "gemini", "--yes")
+    account.deskhand("connect", "codex", "--yes")
+    codex = tomllib.loads((account.folder / FILES["codex"]).read_text())["mcp_servers"]["deskhand"]
+
+    assert "folders that you trust" in gemini.out
+    # Without it Codex asks its model before the tools are there.
+    assert (codex["required"], codex["startup_timeout_sec"]) == (True, 30)
+
+
+@requirement("connect:own-file")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "a: 1",
+        "extensions:\n",
+        "extensions: {}\nb: 2\n",
+        "extensions: {x: {y: 1}}  # flow\n",
+        "extensions:\n    x:\n        y: 1\n\n    # c\n    z: {}\nb: |\n  text\n  more\n",
+        "b: 1\nextensions:\n  x: 1",
+        "extensions:\n  deskhand: {old: 1}\n  x: 1\n",
+        "extensions:\n  x: 1\n  deskhand:\n    old: 1\nb: 2\n",
+        "extensions: {deskhand: {old: 1}, x: 1}\n",
+        "extensions: {x: 1, deskhand: {old: 1}}\n",
+    ],
+)
+def test_for_any_yaml_one_member_comes_and_goes_and_the_rest_stays(text: str) -> None:
+    whole = yaml.safe_load(text) or {}
+    others = {name: value for name, value in (whole.get("extensions") or {}).items() if name != "deskhand"}
+    new = {"enabled": True, "args": ["a: b", "# c"], "text": "é\n"}
+
+    put = yaml_member.with_member(text, "extensions", "deskhand", new)
+    gone = yaml_member.without_member(put, "extensions", "deskhand")
+
+    assert yaml.safe_load(put) == whole | {"extensions": others | {"deskhand": new}}
+    assert (yaml.safe_load(gone).get("extensions") or {}) == others
+    assert {line for line in text.splitlines() if "#" in line} <= set(gone.splitlines())
 
 
 VALUES = st.recursive(

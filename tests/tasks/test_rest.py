@@ -1,6 +1,7 @@
 """The backend over REST: identity, versions, keys, restore, and what it says when the database is gone."""
 
 import asyncio
+import re
 from pathlib import Path
 
 import httpx2
@@ -8,7 +9,11 @@ import pytest
 from dirty_equals import IsPartialDict
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from starlette.applications import Starlette
 
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.resident.doors import open_doors
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.tasks.service import Service, api_server, ok, refused
@@ -249,6 +254,33 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
     assert "12345" not in metrics.text
 
 
+@requirement("tasks:rest")
+async def test_the_document_is_one_that_programs_can_be_made_of(service: Service, home: Home) -> None:
+    async with service.http(None) as http:
+        document = (await http.get("/openapi.json")).json()
+    desk = Desk(load(home.environment).settings)
+    try:
+        app = Starlette(routes=open_doors(desk).routes)
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as up:
+            closed = await up.get("/api/openapi.json")
+            there = await up.get("/api/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"})
+    finally:
+        desk.close()
+
+    names = [operation["operationId"] for path in document["paths"].values() for operation in path.values()]
+    assert {"create_task", "list_tasks", "get_task", "update_task", "delete_task", "export_tasks"} <= set(names)
+    assert [name for name in names if not re.fullmatch(r"[a-z]+(_[a-z]+){1,2}", name)] == []
+    assert len(names) == len(set(names))
+    for model in ("NewTask", "TaskChanges", "Task"):
+        due_date = document["components"]["schemas"][model]["properties"]["due_date"]
+        assert "string" in str(due_date["anyOf"][0]["type"])
+        assert all("type" in each for each in due_date["anyOf"][0].get("anyOf", ()))
+    assert not re.search(r"\b(seeds?|contracts?)\b", str(document), re.IGNORECASE)
+    assert closed.status_code == 401
+    assert (there.json()["paths"], there.json()["servers"]) == (document["paths"], [{"url": "/api"}])
+
+
 @requirement("tasks:errors")
 async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_without_a_restart_of_ours(
     home: Home, postgresql_place: Path
@@ -290,7 +322,7 @@ async def test_while_postgresql_is_gone_each_call_says_so_and_afterwards_works_w
         assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
         assert answer.json() == IsPartialDict(title="Not available", detail="the desk's database does not answer")
     for error in errors:
-        assert error == IsPartialDict(error_type="backend_error", message="The backend failed (HTTP 503)")
+        assert error == IsPartialDict(error_type="backend_error", message="Backend service error: it failed (HTTP 503)")
         assert error["suggestions"] == ["Try again in a moment; if it stays, look into the backend's log"]
     said = repr([[answer.text for answer in gone], errors]).lower()
     assert [

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from html import unescape
@@ -17,7 +18,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import BODY_LIMIT
+from deskhand.gate.actions import BODY_LIMIT, Mail
 from deskhand.gate.waiting import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
@@ -100,6 +101,42 @@ async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(desk
     assert "see https://bank.example@evil.example/x &lt;b&gt;now&lt;/b&gt;." in shown
     assert all(str(reason)[:20] in shown for reason in card.risk.reasons)
     assert card.subject in (await person.reads("/")).text
+
+
+@requirement("gate:html")
+async def test_a_card_that_leaves_as_html_says_so_and_shows_what_a_reader_sees(desk: Desk, person: Person) -> None:
+    await asked(desk, body="<!doctype html><p>Dear Ann</p><p hidden>SECRET</p><a href=//evil.example/x>here</a>")
+    card = await the_card(desk)
+    assert card.risk.level == "high"
+
+    assert "It leaves as HTML" in (await person.reads(f"/approvals/{card.id}/edit")).text
+    for path in (f"/approvals/{card.id}", f"/approvals/batch?card={card.id}"):
+        shown = (await person.reads(path)).text
+        seen, _, source = shown.partition("The HTML itself, exactly as it would leave")
+        seen = seen.partition("It leaves as HTML.</strong> A reader sees this text:")[2]
+        assert "Dear Ann" in seen
+        assert "SECRET" not in seen
+        assert "evil.example" in seen
+        assert "&lt;p hidden&gt;SECRET&lt;/p&gt;" in source
+
+
+@requirement("page:unstalled")
+async def test_twenty_five_long_texts_keep_the_page_waiting_for_none_of_them(desk: Desk) -> None:
+    body = "H\u00e9llo w\u00f6rld, \u0436\u0436 see you. " * 6_500
+    for number in range(25):
+        mail = Mail(kind="send_email", account="me@example.com", to="a@b.example", subject="x", body=f"{number} {body}")
+        known = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
+        await desk.store.write(ledger.insert, proposed(f"long-{number}", "a@b.example", desk.now(), **known))
+
+    spent = []
+    for _ in range(3):
+        start = time.thread_time()
+        cards, _ = await desk.waiting.cards(limit=25)
+        await state(desk)
+        spent.append(time.thread_time() - start)
+
+    assert len(cards) == 25
+    assert max(spent) < 0.3
 
 
 @requirement("page:hold")

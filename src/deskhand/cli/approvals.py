@@ -62,9 +62,14 @@ async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
 
 
 def _show(options: argparse.Namespace) -> None:
+    from deskhand.gate import risk
+
     async def work(desk: "Desk") -> "tuple[Card, str]":
         request = await desk.waiting.find(options.id)
         text = desk.door.show(request)
+        seen = risk.read_html(request.action.body)
+        if request.home == "Drafts" and seen:
+            text = f"{text}\n## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"
         if request.home == "Drafts" and request.difference:
             text = f"{text}\n## What was changed\n\n{request.difference}\n"
         return await desk.waiting.card(options.id), text

@@ -52,7 +52,7 @@ def _print(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
 
     server = _server(desk, options, "TOKEN")
     file = file_of(client, environment.variables())
-    shown = snippet(client, name, entry(client, server))
+    shown = snippet(client, name, entry(client, name, server))
     own = own_command(client, name, server)
     text = f"{client.title} keeps its servers in {file}:\n\n{shown}"
     if options.http:
@@ -86,6 +86,8 @@ def _write(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
     text = f"{client.title} knows the desk as {name}; restart it"
     if made.backup:
         text += f"; what was there is in {made.backup}"
+    if client.note:
+        text += f"\n{client.title}: {client.note}"
     return _say(plan, options, text, changed=True)
 
 

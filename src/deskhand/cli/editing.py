@@ -18,6 +18,7 @@ from deskhand.cli.command import plain
 from deskhand.clock import MORNING
 from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
+from deskhand.gate.risk import read_html
 from deskhand.gate.waiting import Card
 from deskhand.tasks import due
 
@@ -78,6 +79,8 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
 
 def confirm_text(card: Card) -> bool:
     print(plain(f"To: {letter(card).to}\nSubject: {card.subject}\n\n{card.body}"), file=sys.stderr)
+    if seen := read_html(card.body):
+        print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
     print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 

@@ -27,6 +27,7 @@ def add_to(commands: Any) -> None:
     mcp.add_argument("server", choices=sorted(SERVERS), help="which server")
     flag(mcp, "--http", "speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
+    flag(mcp, "--alone", "serve in this process, also where a desk runs that it could join")
     mcp.add_argument("--scope", action="append", help="open no more than this, e.g. mail:read (default: everything)")
 
     up = command(commands, "up", _up, "start the whole desk: page, MCP endpoints, orchestrator", json=True)
@@ -110,6 +111,7 @@ async def _run(
     settings: "Settings", listener: "socket", lock: "DeskLock", options: argparse.Namespace, began: float
 ) -> None:
     from deskhand.resident.demo import fill
+    from deskhand.resident.joining import JoiningDoor
     from deskhand.resident.up import up
 
     port = listener.getsockname()[1]
@@ -129,7 +131,8 @@ async def _run(
     with opened_desk(settings.model_copy(update=own)) as desk:
         if options.demo:
             await fill(desk, _say)
-        await up(desk, listener, say=_say, ready=ready, announce=announce, demo=options.demo)
+        joining = JoiningDoor(desk, settings)
+        await up(desk, listener, joining, say=_say, ready=ready, announce=announce, demo=options.demo)
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:

@@ -4,6 +4,7 @@
 word, `delivery` the danger. The ledger decides; the vault is a door.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import later, ledger
-from deskhand.gate.actions import Action, Proposal, complete, compose
+from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, compose
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
@@ -64,7 +65,8 @@ class Gate:
             return await self._record(call, DevMode())
         try:
             action, answered = await complete(proposal, self._mailbox())
-            compose(action, "check", call.started)  # nobody is asked about what could not be sent as it reads
+            # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
+            await asyncio.to_thread(compose, action, "check", call.started)
             call = replace(call, target=action.target)
             request = await self._find_asked(action)
             if request and request.state in ("approved", "sending", "unknown"):
@@ -78,10 +80,22 @@ class Gate:
                 with suppress(Changed):  # another process was faster with this file
                     return await self._delivery.deliver_by_hand(yes, found, call)
             asked = await self._asking.ask(fresh, request, used)
-            await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
         except DeskError as error:
-            return await self._record(call, Failed(error))
+            if not isinstance(error, NotFound) or await self._is_approved(proposal):
+                return await self._record(call, Failed(error))
+            asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
+        await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
         return asked
+
+    async def _is_approved(self, proposal: Proposal) -> bool:
+        """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""
+        if not isinstance(proposal, ReplyEmail):
+            return True
+        account = await self._mailbox().address()
+        place = {"thread_id": proposal.thread_id, "reply_to_message_id": proposal.message_id}
+        mail = Mail(kind=proposal.kind, account=account, to=account, subject="Re:", body=proposal.body, **place)
+        written, _ = await self._door.find_hand_written(mail)
+        return bool(written)
 
     async def release(self, request_id: str, by: str) -> Departure:
         """Send what a person has approved, without another call of whoever proposed it."""
@@ -187,7 +201,8 @@ class Gate:
         if not await self._store.write(ledger.mark_told, request) and not repeated:
             return None
         mail = Sent(request.message_id or "", request.thread_id or "")
-        done = Released(mail, request.left, edited=request.digest != request.asked, earlier=request.id)
+        edited = request.digest != request.asked
+        done = Released(mail, request.left, edited, request.action, earlier=request.id)
         parameters = {**call.parameters, **facts_of(request), "told": True}
         await self._delivery.record(replace(call, parameters=parameters), done)
         return done

@@ -12,7 +12,7 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter
+from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationInfo
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
@@ -48,6 +48,14 @@ def _invalid(field: str, message: str, received: str) -> InvalidInput:
     return InvalidInput(message, fields=[FieldProblem(field, message, printable(received, 60))])
 
 
+def _name(text: str, info: ValidationInfo) -> str:
+    if not text.strip():
+        raise _invalid(info.field_name or "", f"The {info.field_name} is empty", text)
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""What the mailbox calls a mail or a thread."""
 Address = Annotated[str, AfterValidator(recipient)]
 Subject = Annotated[str, AfterValidator(_subject)]
 Body = Annotated[str, AfterValidator(_body)]
@@ -69,8 +77,8 @@ class ReplyEmail(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["reply_email"] = "reply_email"
-    thread_id: str
-    message_id: str
+    thread_id: Name
+    message_id: Name
     body: Body
 
 

@@ -34,7 +34,10 @@ class Asking:
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
         path = await self._door.ensure_waiting(request)
-        where = f"The request waits in {path}; {self._door.how}, the same call sends it."
+        where = (
+            f"Only the person decides, so write and move no file for it. The request waits in {path};"
+            f" {self._door.how}, the same call sends it."
+        )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
         if request.revision > 1:

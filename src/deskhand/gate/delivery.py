@@ -24,6 +24,7 @@ from deskhand.errors import (
     DeskError,
     InvalidInput,
     OutcomeUnknown,
+    ProviderDown,
     RateLimited,
     SendFailed,
     TimedOut,
@@ -192,7 +193,9 @@ class Delivery:
         hand = hand_for(request, self._mailbox)
         match await self._send(request, hand, call):
             case Sent() as sent:
-                done: Departure = Released(sent, self._now(), edited=request.digest != request.asked)
+                done: Departure = Released(
+                    sent, self._now(), edited=request.digest != request.asked, action=request.action
+                )
                 untold = not call.proposed and request.origin == "tool"
                 await self.record(call, done, lambda tx: ledger.mark_sent(tx, request, sent, untold=untold))
             case _Refused(error):
@@ -231,15 +234,17 @@ class Delivery:
         except DeskError as error:
             return _Refused(error)
         except TimeoutError:
-            return _Refused(TimedOut("the mailbox did not answer in time"))
-        except OSError as error:
-            return _Refused(SendFailed(f"the line that goes before a send cannot be written: {error.strerror}"))
+            return _Refused(ProviderDown("the mailbox did not answer in time"))
 
     def _announce(self, request: Request, call: GateCall) -> None:
         """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
         vault = self._settings.vault_path
-        if vault is not None and (call.by == "gmail_mcp" or request.origin == "draft"):
+        if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
+            return
+        try:
             vault_log.write_pre_send(vault, request.action, self._now())
+        except (OSError, DeskError) as error:
+            raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
 
     async def _send_once(self, request: Request, token: str, hand: MailHand) -> _Sending | NotSent:
         """The one place where something leaves the desk: the token is written down, and the lease is ours."""

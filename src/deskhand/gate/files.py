@@ -17,7 +17,7 @@ from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.gate.actions import Action, SendEmail
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
-from deskhand.gate.risk import assess_text
+from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
 from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
@@ -119,6 +119,8 @@ def _page(request: Request) -> str:
         "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_BACK}",
     ]
+    if seen := read_html(action.body):
+        parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
     if request.note:
         parts.insert(2, f"## Please look first\n\n{escape(request.note)}")
     if request.difference:

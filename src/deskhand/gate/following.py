@@ -111,7 +111,8 @@ class Follower:
 
     async def ensure_waiting(self, request: Request) -> str:
         """See to it that the request's file lies where the person looks; its path."""
-        await asyncio.to_thread(self.folders.create, request.home, request.file, self.show(request))
+        text = await asyncio.to_thread(self.show, request)
+        await asyncio.to_thread(self.folders.create, request.home, request.file, text)
         return f"{request.home}/{request.file}"
 
     async def write_edit(self, request: Request, action: Action) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 
 from deskhand.audit import Result
 from deskhand.errors import DeskError
+from deskhand.gate.actions import Action
 from deskhand.gate.rate import Limits
 from deskhand.mail import Sent
 
@@ -18,6 +19,8 @@ class Released:
     at: datetime
     edited: bool
     """The person changed what was proposed before saying yes."""
+    action: Action
+    """What left."""
     earlier: str | None = None
     """The request by which it left before this call; this call sent nothing."""
 
@@ -46,7 +49,7 @@ Departure = Released | DevMode | Limited | Failed
 class NotApproved:
     """Not yet answered, answered with no, and expired are different answers."""
 
-    why: Literal["waiting", "rejected", "expired", "changed"]
+    why: Literal["waiting", "rejected", "expired", "changed", "not_found"]
     request: str
     """Where the request lies in the vault."""
     note: str

@@ -4,13 +4,15 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 import idna
 
 from deskhand import unseen
 from deskhand.gate.actions import Mail
-from deskhand.mail import weblinks
+from deskhand.mail import html, mime, weblinks
+from deskhand.mail.html import Visible
 
 Level = Literal["low", "medium", "high"]
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
@@ -92,8 +94,16 @@ def _spelling(facts: Facts) -> _Reasons:
                 yield "high", f"The domain {domain} looks like {other}, but is another."
 
 
+def _name(facts: Facts) -> _Reasons:
+    name = facts.to.rpartition("@")[0]
+    if _scripts(name) > 1:
+        yield "high", f"The name {name} mixes letters of several alphabets that look alike."
+    elif not name.isascii():
+        yield "medium", f"The name {name} is not written in plain letters."
+
+
 def _links(facts: Facts) -> _Reasons:
-    hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body[:LOOKED_AT]}")
+    hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body))
     if _UNREAD in hosts:
         yield "high", f"There are {_UNREAD}."
     if hosts:
@@ -101,6 +111,22 @@ def _links(facts: Facts) -> _Reasons:
         yield "medium", f"Links lead to: {', '.join(hosts[:10])}{more}."
     if masked:
         yield "high", f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}."
+
+
+def _html(facts: Facts) -> _Reasons:
+    seen = read_html(facts.body)
+    if seen is None:
+        return
+    yield "medium", f"It leaves as HTML: a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}."
+    if seen.hidden_parts:
+        yield "high", f"Its HTML hides {seen.hidden_characters:,} characters from a reader."
+    if seen.doubts or seen.elsewhere:
+        named = [*seen.doubts[: html.MOST_DOUBTS], *(where for where, _ in seen.elsewhere)]
+        yield "high", f"Its HTML may hide text by what was not understood: {'; '.join(named)}."
+    for shown, real in seen.misleading[:10]:
+        yield "high", f"A link shows {shown} but leads to {real}."
+    for host in seen.forms[:10]:
+        yield "high", f"A form sends what is typed into it to {host}."
 
 
 def _characters(facts: Facts) -> _Reasons:
@@ -135,7 +161,9 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
     _repetition,
     _recipient,
     _spelling,
+    _name,
     _links,
+    _html,
     _characters,
     _topic,
     _weight,
@@ -143,10 +171,24 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
 )
 
 
-def linked_hosts(text: str) -> tuple[list[str], list[str]]:
+def read_html(body: str) -> Visible | None:
+    """What a reader sees of a body that leaves as HTML; None where it leaves as plain text."""
+    if not mime.is_html(body):
+        return None
+    return _read_html(body[:LOOKED_AT])
+
+
+@lru_cache(maxsize=16)
+def _read_html(source: str) -> Visible:
+    return html.visible(source)
+
+
+def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], list[str]]:
     """The hosts that the links in a text lead to, and those of links that show another name before it."""
     hosts: dict[str, None] = {}
     masked: dict[str, None] = {}
+    for host in seen.hosts[:MOST_LINKS] if seen else ():
+        hosts.setdefault(_shown(host))
     for number, link in enumerate(weblinks.links_in(text)):
         if number == MOST_LINKS:
             hosts.setdefault(_UNREAD)

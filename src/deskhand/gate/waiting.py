@@ -3,6 +3,7 @@
 A card is made from the action itself, never from an assistant's words about it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +20,7 @@ from deskhand.store import Store, Transaction
 
 Kind = Literal["send_email", "reply_email", "draft"]
 CardState = State | Literal["snoozed"]
+MOST_RISKS = 2000
 _FURTHEST = 18
 """Digits of a time in a cursor."""
 
@@ -90,6 +92,8 @@ class Waiting:
         self._notice = notice
         self._mailbox = mailbox
         self._now = now
+        self._risks: dict[tuple[object, ...], Risk] = {}
+        """By what was looked at: a text is looked at once, however many pages ask for its card each second."""
 
     async def requests(
         self, *, limit: int = 50, after: str | None = None, snoozed: bool | None = None
@@ -159,12 +163,33 @@ class Waiting:
             return recipients.find(tx, addresses), ledger.earlier_sends(tx, digests)
 
         known, sent = await self._store.read(ask)
-        return [card_of(request, known, now, sent.get(request.digest)) for request in found]
+
+        def make() -> list[Card]:
+            return [self._card_of(request, known, now, sent.get(request.digest)) for request in found]
+
+        return await asyncio.to_thread(make)
+
+    def _card_of(self, request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None) -> Card:
+        recipient = known.recipient(request.action.to, request.sender)
+        looked_at = (
+            request.digest,
+            recipient.known,
+            request.sender,
+            known.domains,
+            request.warnings,
+            sent,
+            request.fault,
+        )
+        risk = self._risks.get(looked_at)
+        if risk is None:
+            if len(self._risks) >= MOST_RISKS:
+                self._risks.clear()
+            risk = self._risks[looked_at] = _risk(request, recipient, known, sent)
+        return card_of(request, recipient, risk, now)
 
 
-def card_of(request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None = None) -> Card:
+def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -> Card:
     mail = request.action
-    recipient = known.recipient(mail.to, request.sender)
     state, until = _standing(request, now)
     return Card(
         id=request.id,
@@ -180,7 +205,7 @@ def card_of(request: Request, known: Acquaintance, now: datetime, sent: tuple[st
         difference=request.difference,
         asked_by=request.asked_by or "not written down",
         reason=request.reason,
-        risk=_risk(request, recipient, known, sent),
+        risk=risk,
         created=request.created,
         expires=request.expires,
         until=until,

@@ -33,6 +33,8 @@ class MailSummary:
     date_header: str
     snippet: str
     labels: tuple[str, ...]
+    label_ids: tuple[str, ...] = ()
+    """The provider's own ids of the labels, where it has any beside their names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

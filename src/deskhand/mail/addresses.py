@@ -1,15 +1,18 @@
 """Addresses: the people of an address field, read whatever it holds, and one recipient, taken strictly."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import idna
 
+from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.mail.headers import decode_words, one_line, source_of
 
-_LOCAL = re.compile(r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+(\.[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+)*")
+_ATOM = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~\x80-\U0010ffff-]+"
+_LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _TOKEN = re.compile(
     r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<close>"?)|<(?P<angle>[^<>]*)>|(?P<edge>[,;:])|[^",;:<>()]+|.', re.DOTALL
 )
@@ -105,7 +108,8 @@ def _without_comments(source: str) -> str:
 def recipient(given: str) -> str:
     """One bare address, its domain in ASCII and lower case; anything else is refused."""
     local, at, domain = given[:400].strip(" ").rpartition("@")
-    if not at or len(given) > 300 or len(local) > 64 or not _LOCAL.fullmatch(local):
+    local = unicodedata.normalize("NFC", local)
+    if not at or len(given) > 300 or len(local.encode("utf-8", "replace")) > 64 or not _is_local(local):
         raise _bad_address(given)
     try:
         ascii_domain = idna.encode(domain, uts46=True).decode()
@@ -115,6 +119,13 @@ def recipient(given: str) -> str:
     if len(labels) < 2 or labels[-1].isdigit() or len(local) + len(ascii_domain) > 253:
         raise _bad_address(given)
     return f"{local}@{ascii_domain}"
+
+
+def _is_local(text: str) -> bool:
+    """Whether it is the part before the @: beyond ASCII (RFC 6531) only letters, digits and their marks."""
+    beyond = [char for char in text if not char.isascii()]
+    letters = all(unicodedata.category(char)[0] in "LMN" and not unseen.is_unseen(char) for char in beyond)
+    return letters and _LOCAL.fullmatch(text) is not None
 
 
 def _bad_address(given: str) -> InvalidInput:

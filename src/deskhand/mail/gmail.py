@@ -215,7 +215,7 @@ class GmailMailbox:
             if len(self._known) >= MOST_CACHED:
                 self._known.pop(next(iter(self._known)))
             self._known[data["id"]] = _without_labels(data, parsed or mime.parse(_header_bytes(data)))
-        return replace(self._known[data["id"]], labels=labels)
+        return replace(self._known[data["id"]], labels=labels, label_ids=tuple(data.get("labelIds", ())))
 
     async def _with_labels(self, request: GoogleRequest) -> tuple[dict[str, Any], dict[str, str]]:
         """A read and the labels' names, in one round trip."""

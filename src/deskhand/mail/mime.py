@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from email import message_from_bytes, policy
+from email import message_from_string, policy
 from email.utils import format_datetime
 from itertools import islice
 from typing import NamedTuple
@@ -351,7 +351,7 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
-    kind = "html" if _HTML.match(text) else "plain"
+    kind = "html" if is_html(text) else "plain"
     encoding, content = _transfer_encode(text)
     lines = [
         f"From: {recipient(sender)}",
@@ -366,9 +366,14 @@ def compose(
         "",
         "",
     ]
-    raw = "\r\n".join(lines).encode("ascii") + content
+    raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
     _read_back(raw, recipients, subject, text)
     return raw
+
+
+def is_html(body: str) -> bool:
+    """Whether a body leaves as HTML: one that is written as a whole page. Whoever shows it before says so."""
+    return _HTML.match(body) is not None
 
 
 def _demand_body(body: str) -> str:
@@ -410,7 +415,7 @@ def _transfer_encode(text: str) -> tuple[str, bytes]:
 def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
     mine = parse(raw)
-    theirs = message_from_bytes(raw, policy=policy.default)
+    theirs = message_from_string(raw.decode(), policy=policy.default)
     content = theirs.get_payload(decode=True)
     reads_as_written = (
         [person.address for person in people(mine.to)] == list(recipients)

@@ -28,6 +28,7 @@ log = logging.getLogger("deskhand.pending")
 _MESSAGE_ID = ("message_id", "id", "gmail_id", "email_id", "source_message_id", "original_message_id")
 _SENDER = ("from", "sender", "from_address")
 _FRESH = timedelta(seconds=10)
+_MOST_FRESH = 50
 _LONGEST_ID = 998
 _LONGEST_FIELD = 2000
 _HEADER_ID = re.compile(r"[^\s<>\"()]+@[^\s<>\"()]+")
@@ -54,13 +55,16 @@ class Claim:
     text: str
 
 
-def read_claim(note: frontmatter.Note) -> Claim | None:
-    """None where nothing is pending; a pending note that names no mail is refused with the reason."""
+def is_pending(note: frontmatter.Note) -> bool:
+    """Whether it waits to be triaged; one whose properties cannot be read may well."""
+    return note.warning is not None or _text(_properties(note), "status").casefold() == "pending"
+
+
+def read_claim(note: frontmatter.Note) -> Claim:
+    """A note that names no mail is refused with the reason."""
     if note.warning is not None:
         raise InvalidInput(note.warning)
-    given = {re.sub(r"[-\s]", "_", key.strip().casefold()): value for key, value in note.frontmatter.items()}
-    if _text(given, "status").casefold() != "pending":
-        return None
+    given = _properties(note)
     kind = _text(given, "type").casefold()
     if kind and ("mail" not in kind or kind in _OURS):
         raise InvalidInput(f"its type is {kind[:40]}, and only mail is triaged")
@@ -70,6 +74,11 @@ def read_claim(note: frontmatter.Note) -> Claim | None:
     if len(message_id) > _LONGEST_ID or not message_id.isprintable():
         raise InvalidInput("its message_id is none that a mailbox would give")
     return Claim(message_id, _text(given, *_SENDER), _text(given, "subject"), note.body[: watcher.LONGEST_TEXT])
+
+
+def _properties(note: frontmatter.Note) -> dict[str, Any]:
+    """By their names, however those are written: `Message-ID` is `message_id`."""
+    return {re.sub(r"[-\s]", "_", key.strip().casefold()): value for key, value in note.frontmatter.items()}
 
 
 def _text(given: Mapping[str, Any], *names: str) -> str:
@@ -106,7 +115,7 @@ class PendingNotes:
         lying = await asyncio.to_thread(files.stamps, root, files.NEEDS_ACTION)
         self._settled.intersection_update(lying)
         since = (self._desk.now() - _FRESH).timestamp() * 1e9
-        self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying if stamp.changed > since]
+        self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying[-_MOST_FRESH:] if stamp.changed > since]
         refused: dict[str, str] = {}
         for stamp in lying:
             if stamp not in self._settled and (why := await self._explain_refusal(mailbox, stamp)):
@@ -132,10 +141,10 @@ class PendingNotes:
     async def _take_up(self, mailbox: str, name: str) -> bool:
         """Whether there is nothing more to do with the note itself."""
         root = self._desk.settings.vault
-        claim = read_claim(await asyncio.to_thread(files.read, root, files.NEEDS_ACTION, name))
-        if claim is None:
+        note = await asyncio.to_thread(files.read, root, files.NEEDS_ACTION, name)
+        if not is_pending(note):
             return True
-        message_id = claim.message_id
+        message_id = read_claim(note).message_id
         step = await self._desk.store.read(_find_step, mailbox, message_id)
         if step is None:
             message_id = await self._find_id(message_id)
@@ -149,6 +158,10 @@ class PendingNotes:
             step = await self._desk.store.write(steps.adopt_note, step.key, name, self._desk.now())
             if step is None:
                 return False  # somebody is at work on it
+        if step.state == "needs_info" and step.data.note == name:
+            # Nobody has answered it, and whoever made it pending again wants it looked at again.
+            await self._desk.store.write(steps.wake, step, step.data, ("needs_info",), self._desk.now())
+            return False
         if step.state in _STATUS:
             await asyncio.to_thread(self._mark, name, step)
         return step.state in _STATUS or step.data.note == name
@@ -197,7 +210,7 @@ async def fetch(desk: Desk, data: MailFacts) -> FullMessage:
     try:
         mail = await desk.mailbox.get(data.message_id)
     except NotFound:
-        if claim is None or data.note is None:
+        if claim is None or claim.message_id != data.message_id:
             raise
         return _claimed(claim, data, desk.now())
     if claim is None:

@@ -25,6 +25,7 @@ from deskhand.orchestrator.loop import Orchestrator
 from deskhand.parts import DownPart, Parts, describe_failure
 from deskhand.resident.demo import Arrivals
 from deskhand.resident.doors import open_doors
+from deskhand.resident.joining import JoiningDoor
 from deskhand.setup.sweep import sweep
 from deskhand.web.site import site
 
@@ -48,7 +49,14 @@ _NEEDS = {
 
 
 async def up(
-    desk: Desk, listener: socket.socket, *, say: Say, ready: Ready, announce: Announce, demo: bool = False
+    desk: Desk,
+    listener: socket.socket,
+    joining: JoiningDoor,
+    *,
+    say: Say,
+    ready: Ready,
+    announce: Announce,
+    demo: bool = False,
 ) -> None:
     """Run until a signal ends it; `ready` gets the address when the page answers, `announce` says which parts run."""
     desk.parts.tell = _tell_of(say, announce)
@@ -63,7 +71,7 @@ async def up(
     try:
         async with _serve(app, listener, desk.parts), made.run():
             say(f"the page and the doors of assistants are at {address}")
-            async with _at_work(_parts(desk, arrivals, address, say), desk.parts, say):
+            async with _at_work(_parts(desk, joining, arrivals, address, say), desk.parts, say):
                 await ready(address)
                 await stop.wait()
                 say("ending")
@@ -118,7 +126,9 @@ class Part:
     """Set, it asks the part to end. A part without one may be dropped at any moment."""
 
 
-def _parts(desk: Desk, arrivals: Arrivals | None, address: str, say: Say) -> Iterator[Part]:
+def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address: str, say: Say) -> Iterator[Part]:
+    ending = asyncio.Event()
+    yield Part("socket", partial(joining.listen, ending), ending)
     closed = dict(missing(desk))
     for what, error in closed.items():
         say(f"{what}: {describe_failure(error)}")

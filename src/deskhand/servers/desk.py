@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import BadConfig, Denied, DeskError, mcp_error, printable
+from deskhand.errors import AuthRequired, BadConfig, Denied, DeskError, mcp_error, printable
 from deskhand.gate.requests import Request
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.agentmail import agentmail_tools
@@ -212,7 +212,7 @@ class _WholeDesk(DeskServer):
         try:
             self.demand(area, writes=False)
             _ = self.desk.settings.vault if area == "notes" else self.desk.mailbox
-        except (Denied, BadConfig):
+        except (Denied, BadConfig, AuthRequired):
             return False
         return True
 

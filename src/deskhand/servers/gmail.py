@@ -12,7 +12,7 @@ from deskhand.gate.actions import SendEmail
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, mail_recorder
+from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, mail_recorder, stays_here
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import DeskTool, tool
 
@@ -46,6 +46,7 @@ class SendEmailResult(BaseModel):
     message_id: str
     thread_id: str
     sent_at: str = Field(description="ISO 8601")
+    note: str | None = Field(None, exclude_if=lambda value: not value)
 
 
 class Moved(BaseModel):
@@ -70,7 +71,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
         outcome = await desk.gate.propose(letter, "gmail_mcp", client=client())
-        return ToolResult(_describe(outcome), recorded=True)
+        return ToolResult(_describe(outcome, stays_here(desk)), recorded=True)
 
     async def list_emails(
         query: Annotated[str, Field(description="Gmail search query")] = "is:unread",
@@ -122,13 +123,13 @@ def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
     )
 
 
-def _describe(outcome: Outcome) -> SendEmailResult | DeskError:
+def _describe(outcome: Outcome, note: str | None) -> SendEmailResult | DeskError:
     match outcome:
         case Released(mail, at):
-            return SendEmailResult(message_id=mail.message_id, thread_id=mail.thread_id, sent_at=iso(at))
-        case NotApproved(why, request, note):
+            return SendEmailResult(message_id=mail.message_id, thread_id=mail.thread_id, sent_at=iso(at), note=note)
+        case NotApproved(why, request, said):
             return Denied(
-                "no approval covers this mail", reason="no_approval", approval=why, request=request, hint=note
+                "no approval covers this mail", reason="no_approval", approval=why, request=request, hint=said
             )
         case DevMode():
             return Denied("DEV_MODE is on: logged, not sent", reason="dev_mode", hint="set DEV_MODE=false to send")

@@ -45,6 +45,13 @@ def _redact_argument(key: str, value: Any) -> str:
     return masked(text) if key == "to" else text
 
 
+def stays_here(desk: Desk) -> str | None:
+    """What is to be said of a mail that reaches nobody."""
+    if desk.settings.mail != "local":
+        return None
+    return "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+
+
 def one_line(text: str) -> str:
     """What a stranger wrote stays on its line and cannot pass for another result or header."""
     return " ".join(text.split())

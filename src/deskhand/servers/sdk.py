@@ -18,6 +18,7 @@ from pydantic_core import PydanticSerializationError, to_json
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.stdio import AnsweringStream
+from deskhand.servers.wire import Wire
 
 
 class SDKServer(MCPServer[None]):
@@ -44,6 +45,13 @@ class SDKServer(MCPServer[None]):
                     outgoing,
                     server.create_initialization_options(),
                 )
+
+    async def run_wire(self, wire: Wire) -> None:
+        """Serve one connection that speaks as stdio does; any number of them at once."""
+        server = self._lowlevel_server
+        given: Any = wire
+        async with stdio_server(given, given) as (incoming, outgoing):
+            await server.run(AnsweringStream(incoming, outgoing), outgoing, server.create_initialization_options())
 
 
 class StrictMetadata(FuncMetadata):
@@ -89,7 +97,10 @@ class StrictMetadata(FuncMetadata):
         """A model is dumped once, and the text is the same object: some clients show the one, some the other."""
         # Without an output schema a model is a content block (text, image, …): the SDK's own to convert.
         if self.output_schema is None or not isinstance(content, BaseModel):
-            return super().convert_result(content)
+            made = super().convert_result(content)
+            if isinstance(made, CallToolResult) and not made.content:  # some clients show the text alone
+                made.content = [TextContent(text=json.dumps(content))]
+            return made
         if isinstance(content, CallToolResult | InputRequiredResult):
             return super().convert_result(content)
         structured = content.model_dump(mode="json", by_alias=True)

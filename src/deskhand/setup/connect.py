@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from deskhand.errors import DeskError, InvalidInput, NotFound, Unreadable
-from deskhand.setup import files, jsonc
+from deskhand.setup import files, jsonc, yaml_member
 from deskhand.setup.clients import Address, Client, Program, entry
 
 MASK = "********"
@@ -66,7 +66,7 @@ def plan_entry(client: Client, file: Path, name: str, server: Program | Address)
         )
     before = files.content(file)
     text, old = _read(client, file, before, name)
-    new = entry(client, server)
+    new = entry(client, name, server)
     after = before
     if before is None or old != new:
         changed = _with_entry(client, text, name, new)
@@ -92,7 +92,7 @@ def connect(home: Path, plan: ClientPlan, token: str | None, now: datetime) -> C
     noted = files.content(place)
     files.rewrite(place, json.dumps(asdict(made), indent=2).encode() + b"\n", noted)
     try:
-        files.rewrite(plan.file, after, plan.before)
+        files.rewrite(plan.file, after, plan.before, secret=token is not None)
     except DeskError:
         files.rewrite(place, noted, files.content(place))
         raise
@@ -146,9 +146,9 @@ def own_command(client: Client, name: str, server: Program | Address) -> str | N
     home = shlex.quote(f"DESKHAND_HOME={server.home}")
     program = shlex.join([server.command, *server.arguments])
     match client.name:
-        case "gemini":  # takes no `--` before the program
+        case "gemini" | "qwen":  # take no `--` before the program
             return f"{client.own_command} -e {home} {name} {program}"
-        case "codex":
+        case "codex" | "copilot":
             return f"{client.own_command} {name} --env {home} -- {program}"
         case _:
             return f"{client.own_command} {name} -e {home} -- {program}"
@@ -165,7 +165,9 @@ def _read(client: Client, file: Path, data: bytes | None, name: str) -> tuple[st
 
 
 def _entry_in(client: Client, text: str, name: str) -> dict[str, Any] | None:
-    found = _parse(client, text).get(client.table, {})
+    found = _parse(client, text).get(client.table)
+    if found is None:
+        return None
     if not isinstance(found, dict) or not isinstance(found.get(name, {}), dict):
         raise Unreadable(f"{client.table} does not hold servers")
     inner: dict[str, Any] | None = found.get(name)
@@ -179,13 +181,21 @@ def _parse(client: Client, text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     if not text.strip("\ufeff \t\r\n"):
         return {}
-    found = json.loads(text) if client.form == "json" else jsonc.loads(text)
+    match client.form:
+        case "json":
+            found = json.loads(text)
+        case "jsonc":
+            found = jsonc.loads(text)
+        case "yaml":
+            found = yaml_member.loads(text)
     if not isinstance(found, dict):
         raise Unreadable("the file is not an object")
     return found
 
 
 def _with_entry(client: Client, text: str, name: str, new: dict[str, Any]) -> str:
+    if client.form == "yaml":
+        return yaml_member.with_member(text, client.table, name, new)
     if client.form != "toml":
         return jsonc.with_member(text, (client.table, name), new)
     import tomlkit
@@ -206,6 +216,8 @@ def _with_entry(client: Client, text: str, name: str, new: dict[str, Any]) -> st
 
 
 def _without_entry(client: Client, text: str, name: str) -> str:
+    if client.form == "yaml":
+        return yaml_member.without_member(text, client.table, name)
     if client.form != "toml":
         return jsonc.without_member(text, (client.table, name))
     import tomlkit
@@ -218,7 +230,7 @@ def _without_entry(client: Client, text: str, name: str) -> str:
 def _demand_only_ours(client: Client, before: str, after: str, name: str, new: dict[str, Any]) -> None:
     """Refuse a change after which the file does not say what it said before, and our entry."""
     expected = _parse(client, before)
-    expected.setdefault(client.table, {})[name] = new
+    expected[client.table] = (expected.get(client.table) or {}) | {name: new}
     if _parse(client, after) != expected:
         raise Unreadable(
             "the file is written in a way that cannot be changed safely",
@@ -235,7 +247,7 @@ def _difference(client: Client, name: str, old: dict[str, Any] | None, new: dict
 def _mask(server: dict[str, Any]) -> dict[str, Any]:
     """A server's variables and headers are secrets, but for the one that we put there ourselves."""
     masked = dict(server)
-    for key in ("env", "headers", "http_headers"):
+    for key in ("env", "envs", "environment", "headers", "http_headers"):
         if isinstance(server.get(key), dict):
             own = {name: text for name, text in server[key].items() if name == "DESKHAND_HOME"}
             masked[key] = dict.fromkeys(server[key], MASK) | own
@@ -246,7 +258,7 @@ def snippet(client: Client, name: str, server: dict[str, Any]) -> str:
     """The entry as a person would put it into the file; nothing for none."""
     if not server:
         return ""
-    if client.form == "toml":
+    if client.form in ("toml", "yaml"):
         return _with_entry(client, "", name, server).strip()
     return json.dumps({client.table: {name: server}}, indent=2, ensure_ascii=False)
 

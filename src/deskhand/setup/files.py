@@ -19,8 +19,11 @@ def content(file: Path) -> bytes | None:
         raise Unavailable(f"cannot read {file}: {error.strerror}", hint="nothing was changed") from error
 
 
-def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
-    """Put `data` into the file that held `seen`; None: no file. Its permissions stay, and a link stays a link."""
+def rewrite(file: Path, data: bytes | None, seen: bytes | None, *, secret: bool = False) -> None:
+    """Put `data` into the file that held `seen`; None: no file. Its permissions stay, and a link stays a link.
+
+    A file into which a secret comes is its owner's alone.
+    """
     place = Path(os.path.realpath(file))
     if content(place) != seen:
         raise Changed(f"{file} was changed by another program", hint="try again; nothing was changed")
@@ -29,7 +32,7 @@ def rewrite(file: Path, data: bytes | None, seen: bytes | None) -> None:
         if data is None:
             file.unlink(missing_ok=True)
             return
-        if seen is not None:
+        if seen is not None and not secret:
             mode = stat.S_IMODE(place.stat().st_mode)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, data, mode)

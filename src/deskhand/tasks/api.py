@@ -83,11 +83,12 @@ def tasks_api(
         },
     )
     identified = _identifying_route(backend.identify)
-    for method, path, handler, status, answer, _ in backend.routes():
+    for method, path, handler, status, answer, name in backend.routes():
         app.router.add_api_route(
             path,
             handler,
             methods=[method],
+            operation_id=name,
             status_code=status,
             response_model=None,
             response_class=Response,
@@ -96,13 +97,24 @@ def tasks_api(
             route_class_override=identified,
         )
     health: dict[int | str, dict[str, Any]] = {200: {"description": "it answers"}, 503: openapi.PROBLEM}
-    app.add_api_route("/health", backend.health, response_model=None, response_class=Response, responses=health)
+    app.add_api_route(
+        "/health",
+        backend.health,
+        operation_id="check_health",
+        response_model=None,
+        response_class=Response,
+        responses=health,
+    )
     admitted = _identifying_route(backend.admit)
 
-    async def document() -> Response:
-        return _json(app.openapi())
+    async def document(request: Request) -> Response:
+        said = app.openapi()
+        if root := request.scope.get("root_path"):
+            said = said | {"servers": [{"url": root}]}
+        return _json(said)
 
-    for path, handler in {"/metrics": backend.metrics, "/openapi.json": document}.items():
+    closed: dict[str, Callable[..., Any]] = {"/metrics": backend.metrics, "/openapi.json": document}
+    for path, handler in closed.items():
         app.router.add_api_route(path, handler, include_in_schema=False, route_class_override=admitted)
     app.add_middleware(_Seam, backend=backend)
     return app
@@ -114,8 +126,8 @@ class _Route(NamedTuple):
     handler: Callable[..., Any]
     status: int
     answer: type[BaseModel] | None
-    action: str | None = None
-    """What the record calls it; None for what only reads."""
+    name: str
+    """What the document calls it, and the record where it changes something."""
 
 
 class _Backend:
@@ -132,19 +144,21 @@ class _Backend:
         self._zone = zone
         self._user = user
         self._keyed = count()
-        self._actions = {(each.method, each.path.replace(":digits", "")): each.action for each in self.routes()}
+        self._actions = {
+            (each.method, each.path.replace(":digits", "")): each.name for each in self.routes() if each.method != "GET"
+        }
 
     def routes(self) -> list[_Route]:
         one = "/tasks/{task_id:digits}"
         return [
             _Route("POST", "/tasks", self.create, 201, models.Task, "create_task"),
-            _Route("GET", "/tasks", self.page, 200, models.TaskPage),
+            _Route("GET", "/tasks", self.page, 200, models.TaskPage, "list_tasks"),
             _Route("POST", "/tasks/bulk-delete", self.bulk_delete, 200, models.Deleted, "delete_tasks"),
             _Route("POST", "/tasks/bulk", self.bulk, 200, models.BulkResults, "change_tasks"),
             _Route("POST", "/tasks/undo", self.undo, 200, models.Undone, "undo_task_change"),
-            _Route("GET", "/tasks/export", self.export, 200, None),
+            _Route("GET", "/tasks/export", self.export, 200, None, "export_tasks"),
             _Route("POST", "/tasks/import", self.take, 200, models.Imported, "import_tasks"),
-            _Route("GET", one, self.get, 200, models.Task),
+            _Route("GET", one, self.get, 200, models.Task, "get_task"),
             _Route("PUT", one, self.update, 200, models.Task, "update_task"),
             _Route("PATCH", one, self.complete, 200, models.Task, "mark_task_completed"),
             _Route("DELETE", one, self.delete, 204, None, "delete_task"),
@@ -198,7 +212,7 @@ class _Backend:
             raise OutOfScope(f"the token has no scope {needed}", scope=needed)
         return found
 
-    # Handlers. Their names are in the operation ids of the OpenAPI document.
+    # Handlers.
 
     async def create(self, request: Request, new: NewTask, idempotency_key: IdempotencyKey = None) -> Response:
         now = self._now()
@@ -235,7 +249,7 @@ class _Backend:
         if not given:
             raise InvalidInput("nothing was given to change", hint="send at least one field")
         said: dict[str, Any] = {"fields": sorted(given)}
-        if "title" in given:
+        if isinstance(changes.title, str):
             said["subject"] = changes.title
         wanted = self._resolve_due(changes, self._now())
         work = partial(rows.update, task_id=task_id, changes=wanted, if_match=if_match)

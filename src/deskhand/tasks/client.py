@@ -236,7 +236,8 @@ def _refusal(answer: httpx2.Response) -> DeskError:  # noqa: PLR0911 - one case 
 
 def _backend_failure(answer: httpx2.Response, message: str) -> BackendFailed:
     reference = _problem_of(answer).get("reference")
-    doubt = _doubt(answer.request)
+    # Ours means what it says; of another nobody knows what came before its failure.
+    doubt = "" if recording.KEYED in answer.headers else _doubt(answer.request)
     return BackendFailed(
         f"Backend service error: {message} (HTTP {answer.status_code}){doubt}",
         hint=_LOOK if doubt else "Try again in a moment; if it stays, look into the backend's log",

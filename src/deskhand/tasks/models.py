@@ -14,7 +14,6 @@ from pydantic import (
     Field,
     StrictBool,
     StrictStr,
-    model_validator,
 )
 from pydantic_core import PydanticCustomError
 
@@ -109,7 +108,9 @@ Due = Annotated[
     BeforeValidator(due.check_due),
     Field(
         description="ISO 8601 with an offset, or a word: today, tomorrow, friday, +3d, eom, 17:00, friday 17:00",
-        json_schema_extra={"anyOf": [{"format": "date-time"}, {"pattern": due.WORDS}]},
+        json_schema_extra={
+            "anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "pattern": due.WORDS}]
+        },
         examples=["2025-12-20T10:00:00Z", "tomorrow 17:00"],
     ),
 ]
@@ -189,11 +190,9 @@ class TaskChanges(_Asked):
     parent_id: TaskId | MISSING | None = MISSING
     recurrence: RecurrenceRule | MISSING | None = MISSING
 
-    @model_validator(mode="before")
-    @classmethod
-    def _leave_what_every_task_has(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
+    def values(self) -> dict[str, Any]:
+        """What each field shall be; null for what every task has changes nothing."""
+        given = self.model_dump()
         return {name: value for name, value in given.items() if value is not None or name not in ("title", "priority")}
 
 

@@ -20,7 +20,7 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
-from deskhand.gate.risk import linked_hosts
+from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
 from deskhand.web import times
@@ -138,7 +138,16 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "original": original,
         "arrived": _moment(desk)(datetime.fromisoformat(original.date)) if original and original.date else None,
         "unread": unread,
-        "hosts": linked_hosts(f"{card.subject}\n{card.body}")[0],
+        **await to_thread.run_sync(_read_card, card),
+    }
+
+
+def _read_card(card: Card) -> dict[str, Any]:
+    """What is read from the text itself, which for a long one takes a moment."""
+    seen = read_html(card.body)
+    return {
+        "as_read": seen and seen.text,
+        "hosts": linked_hosts(f"{card.subject}\n{card.body}", seen)[0],
         "changes": lines(card.difference) if card.difference else [],
         "hidden_characters": unseen.count(card.subject + card.body),
     }

@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.gate.requests import Request as Waits
 from deskhand.gate.waiting import Card, Counts
 from deskhand.web import sessions
 from deskhand.web.render import HEADERS
@@ -25,15 +26,16 @@ FIRST = 25
 """How many of the oldest cards are looked at; the rest is counted."""
 
 
-def word(counts: Counts, cards: Sequence[Card]) -> str:
+def word(counts: Counts, cards: Sequence[Card | Waits]) -> str:
     """What waits, as one word that changes when it does and tells nothing."""
     seen = [repr(counts), *(f"{card.id} {card.digest} {card.state}" for card in cards)]
     return sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 
 async def state(desk: Desk) -> str:
-    cards, _ = await desk.waiting.cards(limit=FIRST)
-    return word(await desk.waiting.counts(), cards)
+    """Asked once a second: no card is made for it, and no text looked at."""
+    found, _ = await desk.waiting.requests(limit=FIRST, snoozed=False)
+    return word(await desk.waiting.counts(), found)
 
 
 class Events:

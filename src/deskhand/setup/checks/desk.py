@@ -19,7 +19,7 @@ from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.triage import load_rules
 from deskhand.setup.checks.findings import Finding, bad, good, warning
-from deskhand.setup.clients import CLIENTS, file_of
+from deskhand.setup.clients import CLIENTS, file_of, started_by
 from deskhand.setup.connect import entry_name, find_entry
 from deskhand.setup.init import make_folders
 from deskhand.setup.messenger import messenger
@@ -285,8 +285,8 @@ def clients(desk: Desk) -> Finding:
 
 
 def _problem_of(entry: dict[str, Any], home: str) -> str | None:
-    command = entry.get("command")
-    other = (entry.get("env") or {}).get("DESKHAND_HOME", home)
+    command, variables = started_by(entry)
+    other = variables.get("DESKHAND_HOME", home)
     if other != home:
         return f"is connected to the desk in {other}"
     if command and not (Path(command).is_file() and os.access(command, os.X_OK)):

@@ -1,0 +1,166 @@
+"""`deskhand mcp NAME` as a pipe to the running desk: nothing is loaded, so that it is there in a moment.
+
+    desk   deskhand, its version, the names of its options
+    pipe   which server, its scopes, the working folder, and what of these options its environment sets
+    desk   joined, or refused and why
+
+Then the bytes of MCP go both ways. A greeting is fields with a NUL behind each, and a line end behind them all.
+"""
+
+import _thread
+import os
+import socket
+
+from deskhand import __version__, environment
+
+TYPE_CHECKING = False  # typing's own would cost as much as all the rest
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SOCKET = "desk.sock"
+GUARDED = "/run/deskhand/desk.sock"
+UNAVAILABLE = 7
+"""The exit code of a pipe whose desk has ended."""
+_LONGEST_PATH = 100
+_PATIENCE = 10.0
+_CHUNK = 1 << 16
+
+
+class NotJoined(Exception):
+    """Why this process has to serve by itself."""
+
+
+def join(arguments: "Sequence[str]") -> int | None:
+    """Be the pipe of `deskhand mcp ARGUMENTS` until one side ends; None where this process has to serve by itself."""
+    wanted = _read(arguments)
+    if wanted is None:
+        return None
+    try:
+        door = _enter(*wanted)
+    except NotJoined as why:
+        _say(f"serving by itself: {why}")
+        return None
+    _say("joined the running desk")
+    return _pump(door)
+
+
+def pack(*fields: str) -> bytes:
+    return b"".join(field.encode("utf-8", "surrogateescape") + b"\0" for field in fields) + b"\n"
+
+
+def unpack(greeting: bytes) -> list[str]:
+    return [field.decode("utf-8", "surrogateescape") for field in greeting.removesuffix(b"\0\n").split(b"\0")]
+
+
+def reachable(place: str) -> str:
+    """A name of the place that is short enough for a socket, as long as this process runs."""
+    if len(os.fsencode(place)) <= _LONGEST_PATH or not os.path.isdir("/proc/self/fd"):
+        return place
+    folder = os.open(os.path.dirname(place), os.O_RDONLY | os.O_DIRECTORY)
+    return f"/proc/self/fd/{folder}/{os.path.basename(place)}"
+
+
+def _read(arguments: "Sequence[str]") -> "tuple[str, list[str]] | None":
+    """The server and its scopes; None for everything that the whole command line has to say something about."""
+    rest = list(arguments)
+    if not rest or rest[0].startswith("-"):
+        return None
+    server = rest.pop(0)
+    scopes = []
+    while len(rest) > 1 and rest[0] == "--scope":
+        scopes.append(rest[1])
+        del rest[:2]
+    if rest == ["--alone"]:
+        _say("serving by itself: --alone")
+    if rest:
+        return None
+    return server, scopes
+
+
+def _enter(server: str, scopes: "list[str]") -> socket.socket:
+    if server == "tasks" and os.path.exists(".env"):
+        raise NotJoined("the .env file here may set options")
+    door = _connect()
+    try:
+        named, version, *options = unpack(_read_greeting(door))
+        if named != "deskhand" or version != __version__:
+            raise NotJoined(f"the running desk has version {version}, this is {__version__}")
+        door.sendall(pack(server, " ".join(scopes), os.getcwd(), *_set_options(options)))
+        answer, *why = unpack(_read_greeting(door))
+        if answer != "joined":
+            raise NotJoined("".join(why))
+    except (OSError, ValueError) as error:
+        raise NotJoined(f"the running desk did not answer: {error}") from None
+    door.settimeout(None)
+    return door
+
+
+def _connect() -> socket.socket:
+    for place in _places():
+        door = socket.socket(socket.AF_UNIX)
+        door.settimeout(_PATIENCE)
+        try:
+            door.connect(reachable(place))
+        except OSError:
+            door.close()
+        else:
+            return door
+    raise NotJoined(f"no desk runs at {next(_places())}")
+
+
+def _places() -> "Iterator[str]":
+    known = environment.variables()
+    if given := known.get("DESKHAND_SOCKET"):
+        yield os.path.expanduser(given)
+        return
+    yield os.path.join(environment.home(known), SOCKET)
+    if "DESKHAND_HOME" not in known:
+        yield GUARDED
+
+
+def _read_greeting(door: socket.socket) -> bytes:
+    """Byte by byte behind the last NUL: what follows is not ours."""
+    read = b""
+    while not read.endswith(b"\0\n"):
+        more = door.recv(1)
+        if not more:
+            raise ValueError("it closed the connection")
+        read += more
+    return read
+
+
+def _set_options(names: "list[str]") -> "Iterator[str]":
+    """What the environment sets of these, in any case, and whatever else looks like an option of the desk."""
+    known = set(names)
+    for name, value in environment.variables().items():
+        if name.upper() in known or name.startswith("DESKHAND_"):
+            yield f"{name}={value}"
+
+
+def _pump(door: socket.socket) -> int:
+    ended: list[bool] = []
+    _thread.start_new_thread(_send_input, (door, ended))
+    try:
+        while data := door.recv(_CHUNK):
+            while data:
+                data = data[os.write(1, data) :]
+    except (BrokenPipeError, ConnectionError):
+        pass  # one side has gone: there is nobody left to tell
+    if not ended:
+        _say("the desk has ended")
+        return UNAVAILABLE
+    return 0
+
+
+def _send_input(door: socket.socket, ended: "list[bool]") -> None:
+    try:
+        while data := os.read(0, _CHUNK):
+            door.sendall(data)
+        ended.append(True)
+        door.shutdown(socket.SHUT_WR)
+    except OSError:
+        ended.append(True)
+
+
+def _say(text: str) -> None:
+    os.write(2, f"{text}\n".encode("utf-8", "replace"))

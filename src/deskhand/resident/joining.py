@@ -1,0 +1,138 @@
+"""The socket of the running desk: `deskhand mcp NAME` joins here instead of starting a server of its own.
+
+Whoever may open the socket file is the person's own program, as on stdio. See `pipe` for the greeting.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import struct
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+
+from deskhand import __version__, pipe
+from deskhand.app import Desk, Seat
+from deskhand.config import OPTIONS, Settings, load
+from deskhand.errors import BadConfig, DeskError
+from deskhand.servers import SERVERS
+from deskhand.servers.server import DeskServer
+from deskhand.servers.wire import Wire
+
+log = logging.getLogger("deskhand.joining")
+
+LONGEST_LINE = 64 << 20
+GREETING = 10.0
+"""Seconds in which whoever connects has to say what it wants."""
+LAST_ANSWERS = 0.6
+"""Seconds in which the calls that are under way may be answered when the desk ends."""
+_SEATED = ("desk", "agentmail")
+"""Servers in which it matters who the caller is among the agents."""
+_OF_THE_SEAT = ("agent", "tmux", "tmux_pane")
+
+
+class JoiningDoor:
+    def __init__(self, desk: Desk, settings: Settings) -> None:
+        """`settings` are those of the person, without what the running desk changes for itself."""
+        self._desk = desk
+        self._settings = settings
+        self._wires: set[Wire] = set()
+        self._server = lru_cache(maxsize=64)(self._make)
+
+    async def listen(self, ending: asyncio.Event) -> None:
+        """Let others join until the desk ends; then what was asked is answered, and every client sees the end."""
+        place = place_of(self._settings)
+        listener = await asyncio.to_thread(_bind, place)
+        accepting = await asyncio.start_unix_server(self._accept, sock=listener, limit=LONGEST_LINE)
+        self._desk.parts.works("socket")
+        try:
+            await ending.wait()
+        finally:
+            accepting.close()
+            with suppress(FileNotFoundError):
+                place.unlink()
+            await asyncio.gather(*(wire.finish(LAST_ANSWERS) for wire in self._wires))
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            if _is_stranger(writer):
+                return
+            server = await self._greet(reader, writer)
+            if server is not None:
+                await self._serve(server, Wire(reader, writer))
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+            log.info("left", extra={"socket": pipe.SOCKET})
+        finally:
+            writer.close()
+
+    async def _serve(self, server: DeskServer, wire: Wire) -> None:
+        self._wires.add(wire)
+        try:
+            await server.run_wire(wire)
+        finally:
+            self._wires.discard(wire)
+
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> DeskServer | None:
+        names = sorted({option.variable for option in OPTIONS.values()} | {"TZ"})
+        writer.write(pipe.pack("deskhand", __version__, *names))
+        async with asyncio.timeout(GREETING):
+            wanted = pipe.unpack(await reader.readuntil(b"\0\n"))
+        try:
+            server = self._admit(*wanted)
+        except (DeskError, TypeError, ValueError) as error:
+            writer.write(pipe.pack("refused", str(error)))
+            await writer.drain()
+            return None
+        writer.write(pipe.pack("joined"))
+        return server
+
+    def _admit(self, name: str, scopes: str, folder: str, *given: str) -> DeskServer:
+        """The server for this caller; refused where its environment asks for another desk than this one."""
+        if name not in SERVERS:
+            raise BadConfig(f"there is no server {name}")
+        variables = dict(each.split("=", 1) for each in given if each)
+        loaded = load(variables | {"DESKHAND_HOME": str(self._settings.home)})
+        here = {name for name, source in loaded.sources.items() if source == "environment"}
+        for option in here - {*_OF_THE_SEAT, "home", "socket"}:
+            if getattr(loaded.settings, option) != getattr(self._settings, option):
+                raise BadConfig(f"the environment sets {OPTIONS[option].variable} to something else")
+        if "TZ" in variables and loaded.settings.timezone != self._settings.timezone:
+            raise BadConfig("the environment sets TZ to something else")
+        seat = None
+        if name in _SEATED:
+            seat = Seat(folder, *(getattr(loaded.settings, option) for option in _OF_THE_SEAT))
+        return self._server(name, scopes, seat)
+
+    def _make(self, name: str, scopes: str, seat: Seat | None) -> DeskServer:
+        options = {"ends_with_tmux": False} if name == "agentmail" else {}
+        server = SERVERS[name].make(self._desk.seat(seat) if seat else self._desk, None, **options)
+        if scopes:
+            server.narrow(scopes.split(" "))
+        return server
+
+
+def place_of(settings: Settings) -> Path:
+    return settings.socket or settings.home / pipe.SOCKET
+
+
+def _bind(place: Path) -> socket.socket:
+    """A listener that only the owner may reach. One desk runs in a home, so that a file of before is dead."""
+    place.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    reached = pipe.reachable(str(place))
+    listener.bind(reached)
+    os.chmod(reached, 0o600)  # noqa: PTH101 - by its short name; nobody can connect before somebody listens
+    listener.listen(64)
+    listener.setblocking(False)
+    return listener
+
+
+def _is_stranger(writer: asyncio.StreamWriter) -> bool:
+    """Whether another user of this machine is at the other end."""
+    known = getattr(socket, "SO_PEERCRED", None)
+    if known is None:
+        return False
+    peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, known, struct.calcsize("3i"))
+    _, user, _ = struct.unpack("3i", peer)
+    return user not in (0, os.getuid())

@@ -1,0 +1,249 @@
+"""`deskhand mcp NAME` beside a running desk: a pipe to it, and a server of its own wherever that would differ."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+from deskhand import __version__, pipe
+from deskhand.servers import SERVERS
+from tests.requirements import requirement
+from tests.resident.test_up import Running, start
+
+pytestmark = pytest.mark.anyio
+
+JOINED = "joined the running desk\n"
+LIGHT = ("asyncio", "json", "argparse", "pydantic", "mcp", "anyio", "sqlite3", "typing", "deskhand.cli", "deskhand.app")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    place = tmp_path_factory.mktemp("a-desk-in-a-folder-with-a-name-that-is-longer-than-the-name-of-a-socket-may-be")
+    (place / "vault").mkdir()
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME", "COVERAGE_PROCESS_CONFIG") if name in os.environ}
+    paths = {"DESKHAND_HOME": str(place / "home"), "VAULT_PATH": str(place / "vault")}
+    return inherited | paths | {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_USER": "me"}
+
+
+@pytest.fixture(scope="module")
+def desk(environment: dict[str, str]) -> Iterator[Running]:
+    found = start(Path(environment["VAULT_PATH"]).parent, environment, "--port", "0")
+    yield found
+    found.close()
+
+
+def server(environment: dict[str, str], folder: Path, name: str, *more: str) -> StdioServerParameters:
+    arguments = ["-m", "deskhand", "mcp", name, *more]
+    return StdioServerParameters(command=sys.executable, args=arguments, env=environment, cwd=folder)
+
+
+def run_pipe(environment: dict[str, str], folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """A server whose client leaves at once; what it says on stderr."""
+    command = [sys.executable, "-m", "deskhand", "mcp", *arguments]
+    return subprocess.run(
+        command, env=environment, cwd=folder, input="", capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@requirement("joining:serves")
+@pytest.mark.parametrize("era", ["legacy", "2026-07-28"])
+async def test_every_server_on_stdio_is_the_running_desks_and_answers_as_by_itself(
+    desk: Running, environment: dict[str, str], tmp_path: Path, era: str
+) -> None:
+    variables = environment | {"DESKHAND_AGENT": "ann"}
+    for name in SERVERS:
+        assert run_pipe(variables, tmp_path, name).stderr == JOINED
+        async with Client(server(variables, tmp_path, name), mode=era) as client:
+            joined = await client.list_tools()
+        async with Client(server(variables, tmp_path, name, "--alone"), mode=era) as client:
+            alone = await client.list_tools()
+        assert joined.tools == alone.tools
+
+
+@requirement("joining:serves")
+async def test_a_call_through_the_pipe_is_a_call_of_the_running_desk(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
+    long = "ä" * 3_000_000
+    async with Client(server(environment, tmp_path, "obsidian")) as client:
+        written = await client.call_tool("write_note", {"path": "a.md", "frontmatter": {}, "body": long})
+        read = await client.call_tool("read_note", {"path": "a.md"})
+    assert not written.is_error
+    assert read.structured_content is not None
+    assert read.structured_content["body"] == long
+    (line,) = [each for each in desk.command("log", "--json").stdout.splitlines() if "write_note" in each]
+    assert '"obsidian_mcp"' in line
+
+
+@requirement("joining:serves")
+async def test_each_caller_has_its_own_scope_and_its_own_place_among_the_agents(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    reader = server(environment, tmp_path, "desk", "--scope", "mail:read")
+    ann = server(environment | {"DESKHAND_AGENT": "ann"}, tmp_path, "agentmail")
+    bob = server(environment | {"DESKHAND_AGENT": "bob"}, tmp_path, "agentmail")
+    async with Client(reader) as narrow, Client(ann) as first, Client(bob) as second:
+        names = {tool.name for tool in (await narrow.list_tools()).tools}
+        await second.call_tool("status", {"status": "ready"})
+        sent = await first.call_tool("send", {"recipient": "bob", "message": "Hello Bob"})
+        got = await second.call_tool("receive", {})
+        nothing = await first.call_tool("receive", {})
+    assert "search_email" in names
+    assert "send_email" not in names
+    assert not sent.is_error, sent.content
+    assert "Hello Bob" in got.content[0].text
+    assert "Hello Bob" not in nothing.content[0].text
+
+
+@requirement("joining:alone")
+def test_a_server_serves_by_itself_where_the_running_desk_would_do_something_else(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
+    elsewhere = environment | {"DESKHAND_HOME": str(tmp_path / "other")}
+    reasons = {
+        "no desk runs at": run_pipe(elsewhere, tmp_path, "obsidian"),
+        "--alone": run_pipe(environment, tmp_path, "obsidian", "--alone"),
+        "sets DEV_MODE to something else": run_pipe(environment | {"DEV_MODE": "true"}, tmp_path, "email"),
+        "sets DESKHAND_USER to something else": run_pipe(environment | {"DESKHAND_USER": "eve"}, tmp_path, "tasks"),
+    }
+    (tmp_path / ".env").write_text("DESKHAND_USER=eve\n")
+    reasons["the .env file here"] = run_pipe(environment, tmp_path, "tasks")
+    for why, done in reasons.items():
+        first = done.stderr.splitlines()[0]
+        assert first.startswith("serving by itself: ")
+        assert why in first
+    same = environment | {"DEV_MODE": "false"}
+    assert run_pipe(same, tmp_path, "email").stderr == JOINED
+    assert run_pipe(environment, tmp_path, "email", "--scope", "nonsense").returncode != 0
+    assert "invalid choice" in run_pipe(environment, tmp_path, "nonsense").stderr
+
+
+@requirement("joining:alone")
+def test_a_desk_of_another_version_is_not_joined(environment: dict[str, str], tmp_path: Path) -> None:
+    with listening(tmp_path / "desk.sock", pipe.pack("deskhand", "99.0")):
+        done = run_pipe(environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}, tmp_path, "obsidian")
+    line = f"serving by itself: the running desk has version 99.0, this is {__version__}"
+    assert done.stderr.splitlines()[0] == line
+
+
+@contextmanager
+def listening(place: Path, greeting: bytes) -> Iterator[None]:
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(pipe.reachable(str(place)))
+    listener.listen()
+
+    def greet() -> None:
+        door, _ = listener.accept()
+        door.sendall(greeting)
+        door.recv(1)
+        door.close()
+
+    greeter = threading.Thread(target=greet)
+    greeter.start()
+    try:
+        yield
+    finally:
+        greeter.join()
+        listener.close()
+
+
+@requirement("joining:light")
+def test_the_pipe_loads_nothing_but_a_little_of_the_standard_library(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
+    program = "import sys; from deskhand.pipe import join; join(['desk']); print(*sys.modules)"
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, input="", capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == JOINED
+    assert not set(done.stdout.split()) & set(LIGHT)
+
+
+@requirement("joining:private")
+def test_only_the_owner_reaches_the_socket(desk: Running) -> None:
+    place = desk.home / "desk.sock"
+    assert place.stat().st_mode & 0o777 == 0o600
+    assert desk.home.stat().st_mode & 0o777 == 0o700
+
+
+@requirement("joining:private")
+def test_whoever_says_nonsense_or_nothing_disturbs_nobody(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
+    doors = []
+    for greeting in (b"", b"\0\n", b"desk\0\n", b"x" * 100_000, pipe.pack("desk", "", "/", "broken", "=")):
+        door = socket.socket(socket.AF_UNIX)
+        door.connect(pipe.reachable(str(desk.home / "desk.sock")))
+        door.sendall(greeting)
+        doors.append(door)
+    assert run_pipe(environment, tmp_path, "obsidian").stderr == JOINED
+    for door in doors:
+        door.close()
+    assert run_pipe(environment, tmp_path, "obsidian").stderr == JOINED
+
+
+@requirement("joining:ends")
+def test_pipes_that_are_killed_leave_nothing_behind(desk: Running, environment: dict[str, str], tmp_path: Path) -> None:
+    run_pipe(environment, tmp_path, "obsidian")
+    files = Path(f"/proc/{desk.process.pid}/fd")
+    before = len(list(files.iterdir()))
+    command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    for _ in range(10):
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        assert process.stderr is not None
+        assert process.stderr.readline() == JOINED
+        process.kill()
+        process.communicate()
+    for _ in range(100):
+        run_pipe(environment, tmp_path, "obsidian")
+        if len(list(files.iterdir())) <= before:
+            break
+    assert len(list(files.iterdir())) <= before
+
+
+@requirement("joining:ends")
+def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    own = environment | {"DESKHAND_HOME": str(tmp_path / "home")}
+    desk = start(tmp_path, own, "--port", "0")
+    command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    with subprocess.Popen(
+        command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as joined:
+        assert joined.stderr is not None
+        assert joined.stderr.readline() == JOINED
+        assert desk.ends(signal.SIGTERM)[0] == 0
+        assert joined.wait(timeout=10) == pipe.UNAVAILABLE
+        assert joined.stderr.read() == "the desk has ended\n"
+    assert not (tmp_path / "home" / "desk.sock").exists()
+    assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr
+
+    desk.close()
+    again = start(tmp_path, own, "--port", "0")
+    assert run_pipe(own, tmp_path, "obsidian").stderr == JOINED
+    again.process.kill()  # its file stays, and no desk is behind it
+    again.process.wait()
+    assert (tmp_path / "home" / "desk.sock").exists()
+    assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr
+    again.close()
+    third = start(tmp_path, own, "--port", "0")
+    assert run_pipe(own, tmp_path, "obsidian").stderr == JOINED
+    third.close()
