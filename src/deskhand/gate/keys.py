@@ -27,6 +27,11 @@ def is_same(tx: Transaction, key: bytes) -> bool:
     return row is None or hmac.compare_digest(str(row[0]), _fingerprint(key))
 
 
+def is_known(tx: Transaction) -> bool:
+    """Whether the database knows a key."""
+    return tx.one("SELECT 1 FROM keys WHERE name = ?", _SEAL) is not None
+
+
 def forget(tx: Transaction) -> bool:
     """Let the next key be the desk's; whether there was one."""
     return tx.execute("DELETE FROM keys WHERE name = ?", _SEAL) == 1

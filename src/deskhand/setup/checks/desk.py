@@ -114,11 +114,10 @@ def rebuild_index(desk: Desk) -> list[str]:
 
 def database(desk: Desk) -> Finding:
     url = desk.settings.database
+    kind, _, place = url.partition("://")
+    if kind == "sqlite" and (damage := _find_loss(Path(place.removeprefix("/")))):
+        return bad(damage, RESTORE)
     found = revision(url)
-    kind, _, place = url.partition(":///")
-    if kind == "sqlite" and Path(place).exists() and (damage := find_damage(Path(place))):
-        return bad(f"{place} is damaged: {damage}", RESTORE)
-    kind = kind.partition(":")[0]
     if found is None:
         return good(f"{kind}; it is made at the first use")
     if found > schema.HEAD:
@@ -129,12 +128,29 @@ def database(desk: Desk) -> Finding:
     return good(f"{kind}, schema {found}")
 
 
+def _find_loss(file: Path) -> str | None:
+    """What is wrong with the desk's own database file; that there was one, the note beside it tells."""
+    is_there = file.exists() and file.stat().st_size > 0
+    if not is_there and Path(f"{file}.{witness.BESIDE}").exists():
+        return f"{file} is gone or empty, but it had a record"
+    if not is_there:
+        return None
+    if damage := find_damage(file):
+        return f"{file} is damaged: {damage}"
+    if revision(f"sqlite:///{file}") is None:
+        return f"{file} does not say of which version it is"
+    return None
+
+
 def keys(desk: Desk) -> Finding:
     """Whether the desk's secrets keep anybody out, and whether it seals with the key that its database knows."""
     for name in ("seal.key", "token"):
         if (desk.settings.home / name).exists():
             desk.secret(name)
+    is_known = revision(desk.settings.database) == schema.HEAD and desk.store.write_sync(seals.is_known)
     if not (desk.settings.home / "seal.key").exists():
+        if is_known:
+            return bad("seal.key is lost", "copy it from a backup or another machine, else `deskhand doctor --fix`")
         return good("are made at the first use")
     if revision(desk.settings.database) == schema.HEAD:
         desk.store.write_sync(seals.demand_same, desk.secret("seal.key").encode())
@@ -195,6 +211,8 @@ async def mailbox(desk: Desk) -> Finding:
             return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
         if not (desk.settings.home / "mail.db").exists():
             return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
+        if not (desk.settings.home / "mail.db").stat().st_size:
+            return bad("the local mailbox is empty, down to its tables", RESTORE)
         if damage := await asyncio.to_thread(find_damage, desk.settings.home / "mail.db"):
             return bad(f"the local mailbox is damaged: {damage}", RESTORE)
     async with asyncio.timeout(_SECONDS):
