@@ -13,6 +13,7 @@ Four rules make them safe:
 import fcntl
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -30,13 +31,13 @@ from deskhand.agents.lines import (
     state_of,
 )
 from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant, note_failure
+from deskhand.durable import sync, sync_data
 from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
     from deskhand.folder_bell import FolderBell
 
 _CHUNK = 1 << 20
-_sync = getattr(os, "fdatasync", os.fsync)
 
 
 class FilesRoom(StateSetters):
@@ -288,7 +289,7 @@ def _append(fd: int, data: bytes) -> int:
         data = b"\n" + data  # what a kill left without an end must not swallow this line
     try:
         _write(fd, data, size)
-        _sync(fd)
+        sync_data(fd)
     except OSError:
         os.ftruncate(fd, size)
         raise
@@ -301,7 +302,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
         flag = next(FLAG.finditer(line.raw))
         os.pwrite(fd, b"true ", line.start + flag.start(1))
         try:
-            _sync(fd)
+            sync_data(fd)
         except OSError:
             # Marked and not given, nobody would ever get it: it is unread again, or given.
             try:
@@ -314,7 +315,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
     _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))
     _blank(fd, line)
     with note_failure("that a message was read"):
-        _sync(fd)
+        sync_data(fd)
     return False
 
 
@@ -335,7 +336,7 @@ def _trim(fd: int) -> None:
             break
         end = start
     os.ftruncate(fd, end)
-    _sync(fd)
+    sync_data(fd)
 
 
 def _complete(fd: int, line: MailboxLine) -> MailboxLine:
@@ -364,7 +365,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 def _opened_by_nobody_else(fd: int) -> bool:
     """Whether no other process has the file open: AgentMail would append to it after it is gone."""
-    if not hasattr(fcntl, "F_SETLEASE"):
+    if sys.platform != "linux":
         return True
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # the default signal for a lease that is broken kills
     try:
@@ -393,6 +394,6 @@ def _make_folder(path: str) -> None:
 def _sync_folder(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)

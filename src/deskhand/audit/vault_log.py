@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from deskhand import clock
 from deskhand.audit import Entry, redact_entry
+from deskhand.durable import sync
 from deskhand.errors import DeskError
 from deskhand.locks import wait_for_lock
 from deskhand.notes import paths
@@ -74,7 +75,7 @@ def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any
             wait_for_lock(file, name)
             # In ASCII: some readers take U+2028 and the like for the end of a line.
             _append_line(file, json.dumps(line).encode() + b"\n")
-            os.fsync(file)
+            sync(file)
         finally:
             os.close(file)
 
