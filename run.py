@@ -169,6 +169,7 @@ def test(arguments):
         ["ruff", "format", "--check", "--quiet", "."],
         ["ruff", "check", "--quiet", "."],
         ["mypy"],
+        ["mypy", "--platform", "darwin", "src"],
         ["lint-imports"],
         *([["pytest", *arguments]] if arguments else whole_run()),
     ]

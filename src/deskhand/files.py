@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deskhand.durable import sync
+
 
 def write_atomically(path: Path, data: bytes, mode: int | None = 0o600) -> None:
     """Put `data` into the file, whether it is there or not. With the mode None the umask decides."""
@@ -47,12 +49,12 @@ def _write(made: Path, data: bytes, mode: int | None) -> None:
             os.fchmod(descriptor, mode)  # also what the umask would take away
         opened.write(data)
         opened.flush()
-        os.fsync(opened.fileno())
+        sync(opened.fileno())
 
 
 def _sync_folder(folder: Path) -> None:
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(opened)
+        sync(opened)
     finally:
         os.close(opened)

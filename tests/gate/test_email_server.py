@@ -156,6 +156,21 @@ async def test_a_reply_to_nothing_is_refused_before_anything_else(
     assert site.gmail.asked == []
 
 
+@requirement("gmail:nothing-happened")
+@pytest.mark.parametrize("code", [429, 503])
+async def test_a_gmail_that_fails_for_a_moment_is_asked_again(site: Site, code: int) -> None:
+    original = site.gmail.account.deliver(letter(message_id="<one@example.org>"))
+    site.write(type="email_reply")
+    for name in ("drafts.create", "drafts.send"):
+        site.gmail.plan(name, Status(code, "backendError"))
+    async with site.client("email") as client:
+        answer = await said(client, "reply_email", thread_id=original.thread_id, message_id=original.id, body="Fine.")
+
+    assert answer.startswith("Reply sent successfully.")
+    assert len(site.sent) == 1
+    assert site.gmail.account.drafts == {}
+
+
 @requirement("email:data")
 async def test_each_sentence_comes_with_its_data(site: Site) -> None:
     mail = site.gmail.account.deliver(

@@ -219,6 +219,13 @@ async def test_logs_that_is_no_folder_is_a_failed_send_and_nothing_missing(site:
 
 
 @requirement("gmail-server:contract")
+async def test_an_answer_to_a_mail_that_is_not_there_is_not_found(site: Site) -> None:
+    async with site.client("gmail") as client:
+        error = await refused(client, "send_email", **HELLO, reply_to_message_id="18d5a")
+    assert error["error"] == "not_found"
+
+
+@requirement("gmail-server:contract")
 async def test_an_empty_list_is_told_in_text_too(site: Site) -> None:
     async with site.client("gmail") as client:
         result = await client.call_tool("list_emails", {"query": "is:starred"})

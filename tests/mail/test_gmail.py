@@ -330,12 +330,15 @@ async def test_whatever_gmail_says_to_a_send_but_yes_is_a_failed_send_with_its_s
 
 
 @requirement("gmail:errors")
-async def test_an_endpoint_without_batch_is_named(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
-    gmail.account.deliver(letter())
-    gmail.plan("batch", Status(404, "notFound"))
+@pytest.mark.parametrize("code", [404, 405, 501])
+async def test_an_endpoint_without_batch_is_named(gmail: GmailDouble, mailbox: GmailMailbox, code: int) -> None:
+    held = gmail.account.deliver(letter())
+    gmail.plan("batch", *[Status(code, "notFound")] * 3)
 
-    with pytest.raises(BadConfig, match=r"has no /batch/gmail/v1"):
-        await mailbox.search("", 10)
+    for asked in (mailbox.search("", 10), mailbox.get(held.id), mailbox.add_label(held.id, "Done")):
+        with pytest.raises(BadConfig, match=r"has no /batch/gmail/v1") as named:
+            await asked
+        assert "DESKHAND_GMAIL_API_ENDPOINT" in (named.value.hint or "")
 
 
 @requirement("gmail:sign-in")

@@ -83,6 +83,7 @@ class Relay:
 
     def __init__(self, certificate: Path, scheme: str) -> None:
         self.scheme = scheme
+        self.password = PASSWORD
         self.port = free_port()
         self.delivered: list[bytes] = []
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -109,7 +110,7 @@ class Relay:
         self._controller.stop()
 
     def knows(self, server: Any, session: Any, envelope: Any, mechanism: str, login: Any) -> AuthResult:
-        return AuthResult(success=(login.login, login.password) == (b"me", PASSWORD.encode()), handled=False)
+        return AuthResult(success=(login.login, login.password) == (b"me", self.password.encode()), handled=False)
 
     async def handle_DATA(self, server: Any, session: Any, envelope: Any) -> str:  # noqa: N802 - aiosmtpd's name
         self.delivered.append(envelope.content)
@@ -299,6 +300,21 @@ async def test_only_a_wrong_password_is_called_one(
         with pytest.raises(error, match=said):
             await mailbox.search("", 1)
         await mailbox.close()
+
+
+async def test_a_password_beyond_ascii_opens_both_servers(tmp_path: Path, certificate: Path) -> None:
+    umlauts = "passdb {\n  driver = static\n  args = password=pässwörd\n}\n"
+    with Process(TODAY + umlauts) as process, Relay(certificate, "smtp") as relay:
+        relay.password = "pässwörd"
+        imap = f"imap://me:p%C3%A4ssw%C3%B6rd@127.0.0.1:{process.port}"
+        mailbox = opened(tmp_path, imap, f"smtp://me:p%C3%A4ssw%C3%B6rd@127.0.0.1:{relay.port}")
+        assert await mailbox.search("", 1) == []
+        await mailbox.try_relay()
+        await mailbox.close()
+        wrong = opened(tmp_path, imap, f"smtp://me:p%C3%A4sswort@127.0.0.1:{relay.port}")
+        with pytest.raises(AuthRequired):
+            await wrong.try_relay()
+        await wrong.close()
 
 
 @requirement("smtp:foreign")

@@ -14,6 +14,7 @@ import fcntl
 import os
 import re
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -31,6 +32,7 @@ from deskhand.agents.lines import (
     state_of,
 )
 from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant, note_failure
+from deskhand.durable import sync, sync_data
 from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 _CHUNK = 1 << 20
 _SET_FLAG = re.compile(rb'"read_flag"\s*:\s*(true )')
 """A flag that was set in place, with the blank that remained of `false`."""
-_sync = getattr(os, "fdatasync", os.fsync)
 
 
 class FilesRoom(StateSetters):
@@ -304,7 +305,7 @@ def _append(fd: int, data: bytes) -> int:
         data = b"\n" + data  # what a kill left without an end must not swallow this line
     try:
         _write(fd, data, size)
-        _sync(fd)
+        sync_data(fd)
     except OSError:
         os.ftruncate(fd, size)
         raise
@@ -317,7 +318,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
         flag = next(FLAG.finditer(line.raw))
         os.pwrite(fd, b"true ", line.start + flag.start(1))
         try:
-            _sync(fd)
+            sync_data(fd)
         except OSError:
             # Marked and not given, nobody would ever get it: it is unread again, or given.
             try:
@@ -330,7 +331,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
     _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))
     _blank(fd, line)
     with note_failure("that a message was read"):
-        _sync(fd)
+        sync_data(fd)
     return False
 
 
@@ -351,7 +352,7 @@ def _trim(fd: int) -> None:
             break
         end = start
     os.ftruncate(fd, end)
-    _sync(fd)
+    sync_data(fd)
 
 
 def _complete(fd: int, line: MailboxLine) -> MailboxLine:
@@ -380,7 +381,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 def _opened_by_nobody_else(fd: int) -> bool:
     """Whether no other process has the file open: AgentMail would append to it after it is gone."""
-    if not hasattr(fcntl, "F_SETLEASE"):
+    if sys.platform != "linux":
         return True
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # the default signal for a lease that is broken kills
     try:
@@ -409,6 +410,6 @@ def _make_folder(path: str) -> None:
 def _sync_folder(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)

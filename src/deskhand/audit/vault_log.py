@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from deskhand import clock
 from deskhand.audit import Entry, redact_entry
+from deskhand.durable import sync
 from deskhand.errors import DeskError
 from deskhand.notes import paths
 
@@ -72,4 +73,4 @@ def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any
         with os.fdopen(file, "ab", buffering=0) as opened:
             # In ASCII: some readers take U+2028 and the like for the end of a line.
             opened.write(f"{json.dumps(line)}\n".encode())
-            os.fsync(file)
+            sync(file)

@@ -205,7 +205,7 @@ class GmailApi:
             answer = await self._http.post(url, content=_batch_body(requests), headers=headers)
         except httpx2.TransportError as error:
             return [NoAnswer(error) for _ in requests]
-        if answer.status_code in (404, 405):
+        if answer.status_code in (400, 404, 405, 410, 501):
             raise BadConfig(
                 f"{self._origin} has no /batch/gmail/v1, which every search needs: it answers {answer.status_code}",
                 hint="DESKHAND_GMAIL_API_ENDPOINT must be an endpoint with Gmail's batch",
@@ -213,7 +213,7 @@ class GmailApi:
         if answer.status_code != 200:
             whole = _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
             return [whole for _ in requests]
-        parts = dict(_batch_answers(answer.headers["Content-Type"], answer.content))
+        parts = dict(_batch_answers(answer.headers.get("Content-Type", ""), answer.content))
         missing = GoogleAnswer(502, {"error": {"message": "the batch left this request unanswered"}})
         return [parts.get(place, missing) for place in range(len(requests))]
 

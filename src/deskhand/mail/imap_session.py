@@ -102,6 +102,9 @@ class ImapSession:
     def _sign_in(self, account: Account, password: str) -> None:
         closed = self._client.has_capability("LOGINDISABLED")
         plain = self._client.has_capability("AUTH=PLAIN")
+        beyond = not f"{account.user}{password}".isascii()  # which LOGIN cannot say
+        if beyond and not plain:
+            raise Denied(f"{account.host} takes no name or password beyond ASCII", reason="unsupported")
         if closed and not plain:
             raise Denied(
                 f"{account.host} takes no password on this connection (LOGINDISABLED)",
@@ -109,7 +112,7 @@ class ImapSession:
                 hint="it wants encryption: imaps:// is TLS from the first byte",
             )
         try:
-            if closed or (plain and not password.isascii()):
+            if closed or beyond:
                 self._client.plain_login(account.user, password)
             else:
                 self._client.login(account.user, password)

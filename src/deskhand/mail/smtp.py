@@ -3,6 +3,7 @@
 Until the last dot is written the server cannot have taken the mail; once it is written only the server's answer tells.
 """
 
+import base64
 import contextlib
 import re
 import smtplib
@@ -43,7 +44,7 @@ def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
         if not account.tls:
             _encrypt(server, account)
         if account.user is not None:
-            server.login(account.user, password or "")
+            _tell_password(server, account.user, password or "")
     except (OSError, smtplib.SMTPException) as error:  # smtplib's errors are OSErrors as well
         if server is not None:
             server.close()
@@ -61,6 +62,17 @@ def _encrypt(server: smtplib.SMTP, account: Account) -> None:
     server.ehlo_or_helo_if_needed()
     if server.has_extn("starttls") or not account.is_local:
         server.starttls(context=account.context())
+
+
+def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
+    if f"{user}{password}".isascii():
+        server.login(user, password)
+        return
+    # The library writes ASCII only.
+    server.ehlo_or_helo_if_needed()
+    code, text = server.docmd("AUTH PLAIN", base64.b64encode(f"\0{user}\0{password}".encode()).decode())
+    if code != 235:
+        raise smtplib.SMTPAuthenticationError(code, text)
 
 
 def _explain(error: OSError, account: Account) -> DeskError:

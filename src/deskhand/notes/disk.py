@@ -12,10 +12,12 @@ import os
 import secrets
 import signal
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b, sha256
 
+from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
 
 SIZE_LIMIT = 16 * 1024 * 1024
@@ -68,7 +70,7 @@ def create(folder: int, name: str, data: bytes) -> None:
     except FileExistsError:
         os.unlink(temporary, dir_fd=folder)
         raise Exists(f"{name} exists already") from None
-    os.fsync(folder)
+    sync(folder)
 
 
 def replace(folder: int, name: str, data: bytes, expected: str | None) -> None:
@@ -79,7 +81,7 @@ def replace(folder: int, name: str, data: bytes, expected: str | None) -> None:
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     else:
         _swap_if(folder, temporary, name, data, expected)
-    os.fsync(folder)
+    sync(folder)
 
 
 def move(source: int, name: str, destination: int, new_name: str) -> None:
@@ -89,8 +91,8 @@ def move(source: int, name: str, destination: int, new_name: str) -> None:
         _rename(source, name, destination, new_name, _NO_REPLACE)
     except FileExistsError:
         raise Exists(f"{new_name} exists already", hint="choose another destination") from None
-    os.fsync(destination)
-    os.fsync(source)
+    sync(destination)
+    sync(source)
 
 
 def _demand_ordinary(info: os.stat_result, name: str) -> None:
@@ -119,7 +121,7 @@ def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
                 os.fchmod(file, mode)
             opened.write(data)
             opened.flush()
-            os.fsync(file)
+            sync(file)
     except BaseException:
         os.unlink(temporary, dir_fd=folder)
         raise
@@ -168,7 +170,7 @@ def _settled_as(folder: int, name: str, expected: str) -> bool:
 
 def _has_writer(file: int) -> bool:
     """Linux grants a read lease only on a file that nobody has open for writing."""
-    if not hasattr(fcntl, "F_SETLEASE"):
+    if sys.platform != "linux":
         return False
     with suppress(OSError):
         # The default signal of a lease that breaks would end this process; this one is ignored.

@@ -23,6 +23,7 @@ from typing import IO, Any
 
 from deskhand import __version__, audit
 from deskhand.config import Settings
+from deskhand.durable import sync
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
 from deskhand.files import open_private, temporary_beside
 from deskhand.gate import ledger
@@ -69,7 +70,7 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
             with made.open("wb") as opened, tempfile.TemporaryDirectory(dir=settings.home) as stage:
                 members = _write(opened, Path(stage), settings.home, source, now)
                 opened.flush()
-                os.fsync(opened.fileno())
+                sync(opened.fileno())
             entries = _read_back(made, settings.home)
             os.link(made, file)
         except FileExistsError:
@@ -235,7 +236,7 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, stage: Path, abo
         while piece := content.read(1 << 20):
             made.write(piece)
         made.flush()
-        os.fsync(made.fileno())
+        sync(made.fileno())
     if _digest(place) != about["sha256"]:
         raise Unreadable(f"{member.name} in the backup is not what was put into it", hint="take another backup")
 

@@ -155,6 +155,7 @@ def connect(file: str) -> sqlite3.Connection:
     connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA fullfsync=ON")  # macOS alone has it
     connection.execute("PRAGMA foreign_keys=ON")
     return connection
 
