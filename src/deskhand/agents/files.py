@@ -92,7 +92,7 @@ class FilesRoom(StateSetters):
             else:
                 _append(fd, encode((decode(line.raw) or {}) | {"read_flag": False}))
                 _blank(fd, line)
-            _sync(fd)
+            sync(fd)
 
     def has_unread(self, name: str) -> bool:
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
