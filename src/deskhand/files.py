@@ -5,13 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from deskhand.durable import sync
+
 
 def write_atomically(path: Path, data: bytes, mode: int | None = 0o600) -> None:
     """Put `data` into the file, whether it is there or not. With the mode None the umask decides."""
     with temporary_beside(path) as made:
         _write(made, data, mode)
         made.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def create_once(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -22,7 +24,7 @@ def create_once(path: Path, data: bytes, mode: int = 0o600) -> None:
             os.link(made, path)
         except FileExistsError:
             return
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 @contextmanager
@@ -47,12 +49,13 @@ def _write(made: Path, data: bytes, mode: int | None) -> None:
             os.fchmod(descriptor, mode)  # also what the umask would take away
         opened.write(data)
         opened.flush()
-        os.fsync(opened.fileno())
+        sync(opened.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in the folder are on the disk: what has no name after a power cut is gone."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(opened)
+        sync(opened)
     finally:
         os.close(opened)

@@ -48,7 +48,7 @@ def in_child(work: Any) -> int:
     return child
 
 
-def write_and_move_for_ever(environment: dict[str, str], seed: int) -> None:
+def write_and_move_for_ever(environment: dict[str, str], seed: int, ready: int) -> None:
     async def calls() -> None:
         async with Client(obsidian_server(Desk(load(environment).settings))) as client:
             for turn in range(10**9):
@@ -56,6 +56,7 @@ def write_and_move_for_ever(environment: dict[str, str], seed: int) -> None:
                 await client.call_tool("write_note", {"path": "a.md", "frontmatter": {"turn": turn}, "body": body})
                 await client.call_tool("move_note", {"source": "m/1.md", "destination": "m/2.md"})
                 await client.call_tool("move_note", {"source": "m/2.md", "destination": "m/1.md"})
+                os.write(ready, b"!")
 
     anyio.run(calls)
 
@@ -69,11 +70,16 @@ def test_a_killed_server_leaves_each_note_old_or_new_and_whole(home: Home, scale
     (home.vault / "m" / "1.md").write_text(sealed("moved"))
     bodies = set()
     for seed in range(kills):
-        child = in_child(lambda seed=seed: write_and_move_for_ever(home.environment, seed))
+        told, ready = os.pipe()
+        child = in_child(lambda seed=seed, ready=ready: write_and_move_for_ever(home.environment, seed, ready))
+        os.close(ready)
+        for _ in range(chance.randint(0, 2)):  # turns that are done
+            assert os.read(told, 1)
         # The kill must fall anywhere in the work; the pause is what is being varied, not waited for.
-        threading.Event().wait(chance.uniform(0.05, 0.4))
+        threading.Event().wait(chance.uniform(0, 0.05))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+        os.close(told)
 
         body = (home.vault / "a.md").read_text().rpartition("---\n")[2]
         assert is_whole(body)

@@ -12,7 +12,9 @@ Four rules make them safe:
 
 import fcntl
 import os
+import re
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -30,13 +32,15 @@ from deskhand.agents.lines import (
     state_of,
 )
 from deskhand.agents.mail import AgentMessage, AgentState, NotMarked, StateSetters, instant, note_failure
+from deskhand.durable import sync, sync_data
 from deskhand.errors import NotFound
 
 if TYPE_CHECKING:
     from deskhand.folder_bell import FolderBell
 
 _CHUNK = 1 << 20
-_sync = getattr(os, "fdatasync", os.fsync)
+_SET_FLAG = re.compile(rb'"read_flag"\s*:\s*(true )')
+"""A flag that was set in place, with the blank that remained of `false`."""
 
 
 class FilesRoom(StateSetters):
@@ -76,6 +80,19 @@ class FilesRoom(StateSetters):
                 self._leave_cursor(name, line)
             return replace(message, read=True)
         return None
+
+    def give_back(self, message: AgentMessage) -> None:
+        with self._lock(paths.mailbox(self._root, message.to)) as fd:
+            taken = [line for line, each in self._read(fd, message.to) if each and each.read and each.id == message.id]
+            if not taken:
+                return
+            line = taken[-1]
+            if flag := _SET_FLAG.search(line.raw):
+                _write(fd, b"false", line.start + flag.start(1))
+            else:
+                _append(fd, encode((decode(line.raw) or {}) | {"read_flag": False}))
+                _blank(fd, line)
+            sync(fd)
 
     def has_unread(self, name: str) -> bool:
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:
@@ -288,7 +305,7 @@ def _append(fd: int, data: bytes) -> int:
         data = b"\n" + data  # what a kill left without an end must not swallow this line
     try:
         _write(fd, data, size)
-        _sync(fd)
+        sync_data(fd)
     except OSError:
         os.ftruncate(fd, size)
         raise
@@ -301,7 +318,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
         flag = next(FLAG.finditer(line.raw))
         os.pwrite(fd, b"true ", line.start + flag.start(1))
         try:
-            _sync(fd)
+            sync_data(fd)
         except OSError:
             # Marked and not given, nobody would ever get it: it is unread again, or given.
             try:
@@ -314,7 +331,7 @@ def _mark_read(fd: int, line: MailboxLine) -> bool:
     _append(fd, encode((decode(line.raw) or {}) | {"read_flag": True}))
     _blank(fd, line)
     with note_failure("that a message was read"):
-        _sync(fd)
+        sync_data(fd)
     return False
 
 
@@ -335,7 +352,7 @@ def _trim(fd: int) -> None:
             break
         end = start
     os.ftruncate(fd, end)
-    _sync(fd)
+    sync_data(fd)
 
 
 def _complete(fd: int, line: MailboxLine) -> MailboxLine:
@@ -364,7 +381,7 @@ def _is_at(fd: int, path: str) -> bool:
 
 def _opened_by_nobody_else(fd: int) -> bool:
     """Whether no other process has the file open: AgentMail would append to it after it is gone."""
-    if not hasattr(fcntl, "F_SETLEASE"):
+    if sys.platform != "linux":
         return True
     fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)  # the default signal for a lease that is broken kills
     try:
@@ -393,6 +410,6 @@ def _make_folder(path: str) -> None:
 def _sync_folder(path: str) -> None:
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)
+        sync(fd)
     finally:
         os.close(fd)

@@ -51,7 +51,8 @@ class Window:
 
 def run(*arguments: str) -> str:
     """What `tmux ARGUMENTS` prints."""
-    output, errors = os.pipe2(os.O_CLOEXEC), os.pipe2(os.O_CLOEXEC)
+    output = os.pipe()  # no other child inherits it
+    errors = os.pipe()
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
         (os.POSIX_SPAWN_DUP2, output[1], 1),

@@ -185,6 +185,7 @@ class LocalMailbox:
             connection = sqlite3.connect(self._file, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
+            connection.execute("PRAGMA fullfsync=ON")  # macOS alone has it
             self._local.connection = connection
             self._connections.append(connection)
         return connection

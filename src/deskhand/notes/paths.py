@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from deskhand.durable import sync
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.notes.folders import FOLDERS
 from deskhand.unseen import reads_as
@@ -158,7 +159,7 @@ def _make(folder: int, name: str, *, create: bool, path: str) -> str:
     name = unicodedata.normalize("NFC", name)
     try:
         os.mkdir(name, 0o700, dir_fd=folder)
-        os.fsync(folder)
+        sync(folder)
     except FileExistsError:
         pass
     return name

@@ -128,6 +128,7 @@ def email_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=mail_recorder(desk, "email_mcp"),
         area="mail",
         token=token,
+        settle=desk.settle_record,
         authenticate=desk.authenticate,
     )
 

@@ -119,6 +119,7 @@ def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=mail_recorder(desk, "gmail_mcp"),
         area="mail",
         token=token,
+        settle=desk.settle_record,
         authenticate=desk.authenticate,
     )
 
