@@ -37,6 +37,7 @@ from tests.gate.waiting import drafted, proposed
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
+from tests.tasks.service import new_database
 
 pytestmark = pytest.mark.anyio
 
@@ -234,7 +235,7 @@ async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(stud
 def shared(request: pytest.FixtureRequest, study: Study) -> Study:
     more = {"DESKHAND_MAX_SENDS": "1000"}
     if request.param == "postgresql":
-        more["DESKHAND_DATABASE_URL"] = request.getfixturevalue("postgresql")
+        more["DESKHAND_DATABASE_URL"] = new_database(request.getfixturevalue("postgresql"))
     return replace(study, home=Home(study.home.vault, study.home.environment | more))
 
 

@@ -78,18 +78,18 @@ def test_what_the_unit_starts_is_this_desk_and_status_says_that_it_runs(account:
 
 @requirement("service:installed")
 def test_names_that_mean_something_to_systemd_are_only_names(tmp_path: Path) -> None:
-    found = service_of(tmp_path, Path('/home/a b/50% "$HOME"'), python="/opt/my python/bin/python")
+    found = service_of(tmp_path, Path('/opt/a b/50% "$HOME"'), python="/opt/my python/bin/python")
     text = found.text.decode()
     assert 'ExecStart="/opt/my python/bin/python" "-m" "deskhand" "up" "--no-browser"' in text
-    assert 'Environment="DESKHAND_HOME=/home/a b/50%% \\"$$HOME\\""' in text
+    assert 'Environment="DESKHAND_HOME=/opt/a b/50%% \\"$$HOME\\""' in text
 
 
 @requirement("service:installed")
 def test_the_agent_of_macos_is_a_property_list_that_says_the_same(tmp_path: Path) -> None:
-    found = service_of(tmp_path, Path("/Users/a/desk & <home>"), python="/usr/bin/python3", platform="darwin")
+    found = service_of(tmp_path, Path("/opt/a/desk & <home>"), python="/usr/bin/python3", platform="darwin")
     read = plistlib.loads(found.text)
     assert found.file == tmp_path / "Library" / "LaunchAgents" / "dev.deskhand.desk.plist"
     assert read["ProgramArguments"] == ["/usr/bin/python3", "-m", "deskhand", "up", "--no-browser"]
-    assert read["EnvironmentVariables"] == {"DESKHAND_HOME": "/Users/a/desk & <home>"}
+    assert read["EnvironmentVariables"] == {"DESKHAND_HOME": "/opt/a/desk & <home>"}
     assert (read["RunAtLoad"], read["KeepAlive"]) == (True, {"SuccessfulExit": False})
     assert os.fspath(found.file) in found.start

@@ -27,7 +27,7 @@ from deskhand.cli import (
     tokens,
 )
 from deskhand.cli.command import plain
-from deskhand.errors import DeskError, Unavailable, describe, mcp_error
+from deskhand.errors import DeskError, Internal, Unavailable, describe, mcp_error
 
 EXIT_CODES = """\
 exit codes:
@@ -57,6 +57,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             why = f"the machine refused: {error.filename}: {error.strerror or error}"
         hint = "is there such a folder, may you write there, is there room?"
         return _report(Unavailable(why, hint=hint), options)
+    except Exception as error:  # noqa: BLE001 - the seam of this door
+        return _report(_mask(error), options)
+
+
+def _mask(error: Exception) -> Internal:
+    """A mistake of ours: in one line, with the place where it happened for whoever mends it."""
+    import secrets
+    import traceback
+
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
+    message = f"an unexpected error at {where}: {type(error).__name__}: {error}"
+    return Internal(message, reference=secrets.token_hex(4), hint="please report it; `deskhand doctor` may say more")
 
 
 def _report(error: DeskError, options: argparse.Namespace) -> int:

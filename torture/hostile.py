@@ -1,0 +1,115 @@
+"""What attacked the desk's readers, once more: time, links and hidden text, the last two against a real Chromium.
+
+python3 run.py torture hostile [--only time|megabyte|links|hiding] [--size N]
+
+time: everything that reads text from outside gets each hostile shape in N/8 and N characters; at most 2.5 times the
+time for twice the text. megabyte: a megabyte of each shape, for what reads on the event loop's own thread, takes less
+than a second. links: where Chromium goes with each spelling of an address is where the desk says it leads. hiding: each
+trick is rendered with its text forwards and backwards; what looks the same hides it, and then the desk has taken it out
+or says so.
+"""
+
+import argparse
+import asyncio
+import base64
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+
+from deskhand.mail import mime, weblinks
+from tests.hostile.shapes import PIECES, READERS, cost, failures
+from tests.hostile.spellings import SPELLINGS
+from tests.hostile.test_links import HOSTS
+from tests.hostile.tricks import HIDING, NEWSLETTER, SHOWING
+from tests.web.browser import chromium
+
+ON_THE_LOOP = ("the record", "a line of agent mail", "a search", "a request's file", "frontmatter")
+UNSEEN = 20
+"""By how much of 255 a pixel may differ without anybody seeing it."""
+COMPARE = """async shots => {
+    const pixels = await Promise.all(shots.map(async shot => {
+        const image = await createImageBitmap(await (await fetch('data:image/png;base64,' + shot)).blob());
+        const drawing = new OffscreenCanvas(image.width, image.height).getContext('2d');
+        drawing.drawImage(image, 0, 0);
+        return drawing.getImageData(0, 0, image.width, image.height).data;
+    }));
+    return pixels[0].reduce((most, value, at) => Math.max(most, Math.abs(value - pixels[1][at])), 0);
+}"""
+
+
+def slow_readers(size: int) -> Iterator[str]:
+    for name in READERS:
+        found = [*failures(name, size)]
+        print(f"  {name}: {len(found) or 'none'} slow")
+        yield from found
+
+
+def long_readers() -> Iterator[str]:
+    for name in ON_THE_LOOP:
+        worst = max((cost(READERS[name], piece, 1_000_000), piece) for piece in dict.fromkeys(PIECES))
+        print(f"  {name}: at most {worst[0]:.2f} s, for {worst[1]!r}")
+        if worst[0] > 1:
+            yield f"{name} takes {worst[0]:.1f} s for a megabyte of {worst[1]!r}"
+
+
+async def wrong_hosts() -> list[str]:
+    async with chromium() as browser:
+        page = await browser.new_page()
+        hosts = await page.evaluate(HOSTS, [*SPELLINGS])
+    wrong: list[str] = []
+    for address, host in zip(SPELLINGS, hosts, strict=True):
+        target = weblinks.resolve(address)
+        if (target and target.host) != host:
+            wrong.append(f"{address!r}: Chromium goes to {host}, the desk says {target and target.host}")
+    print(f"  {len(SPELLINGS)} spellings, {len(wrong)} wrong")
+    return wrong
+
+
+async def unwarned_tricks() -> list[str]:
+    wrong: list[str] = []
+    hidden = 0
+    async with chromium() as browser:
+        judge = await browser.new_page()
+        page = await browser.new_page(viewport={"width": 1280, "height": 720})
+        for source in (*HIDING, *SHOWING, NEWSLETTER.replace("Hello Ann", "SECRET")):
+            shots: list[str] = []
+            for text in (source, source.replace("SECRET", "TERCES")):
+                await page.set_content(text)
+                shots.append(base64.b64encode(await page.screenshot()).decode())
+            is_hidden = await judge.evaluate(COMPARE, shots) <= UNSEEN
+            hidden += is_hidden
+            mail = mime.parse(b"Content-Type: text/html; charset=utf-8\n\n" + source.encode())
+            if is_hidden and "SECRET" in mail.body and not mail.warnings:
+                wrong.append(f"hidden, and neither taken out nor warned about: {source}")
+            if not is_hidden and "SECRET" not in mail.body and not mail.warnings:
+                wrong.append(f"seen, and taken out without a word: {source}")
+    print(f"  {hidden} of {len(HIDING)} tricks hide in this Chromium, {len(wrong)} wrong")
+    return wrong
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", choices=["time", "megabyte", "links", "hiding"])
+    options.add_argument("--size", type=int, default=64_000)
+    given = options.parse_args()
+
+    def run(work: Callable[[], Awaitable[list[str]]]) -> list[str]:
+        return asyncio.run(work())  # type: ignore[arg-type]
+
+    parts: dict[str, Callable[[], list[str]]] = {
+        "time": lambda: [*slow_readers(given.size)],
+        "megabyte": lambda: [*long_readers()],
+        "links": lambda: run(wrong_hosts),
+        "hiding": lambda: run(unwarned_tricks),
+    }
+    wrong: list[str] = []
+    for name, part in parts.items():
+        if given.only in (None, name):
+            print(name, flush=True)
+            wrong += part()
+    for each in wrong:
+        print(f"WRONG {each}")
+    return len(wrong) > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
