@@ -70,6 +70,7 @@ async def sends(site: Site, client: Client) -> None:
         "Rejected: No matching approval file found in vault/Approved/ for sending to a***@example.org. "
         "Create an approval file with type: email_send and move it to vault/Approved/."
     )
+    assert rejected.splitlines()[1].startswith("Only the person decides, so write and move no file for it.")
     site.approve()
     site.gmail.plan("drafts.send", Status(403, "forbidden"))
     assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
