@@ -173,6 +173,7 @@ REQUIREMENTS = {
     "joining:light": "The pipe loads nothing but a little of the standard library.",
     "joining:private": "Only the owner reaches the desk's socket, and nobody there disturbs the others.",
     "joining:ends": "Pipes and desks end in order, or are killed, and leave nothing behind.",
+    "service:installed": "The desk can be a service of the account: written whole, verified, and taken away again.",
     "orchestrator:plain-file": "A file in Approved/ with recipient, subject and body is sent, also without a type.",
     "orchestrator:states": "Each decision leads where its contract says; frontmatter is merged, never replaced.",
     "orchestrator:watcher": "Each mail gets one note for ever; new is what arrived after the cursor.",

@@ -146,7 +146,7 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
         assert (row.decided_by, row.decided, row.asked_by) == ("person", study.clock(), "email_mcp")
 
         told = await said(client, "send_email", **HELLO)
-        first, second = told.splitlines()
+        first, *_, second = told.splitlines()
         assert first == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
         assert second == f"It was sent at {iso(study.clock())}, request {card.id}; this call sent nothing."
         assert study.files("Pending_Approval") == []
