@@ -215,6 +215,35 @@ async def test_every_argument_that_may_be_left_out_may_be_null(desk: Desk) -> No
             assert not optional & {field["field"] for field in problems.get("fields", ())}, tool.name
 
 
+@requirement("server:null")
+async def test_what_a_client_in_strict_mode_fills_in_changes_no_answer(client: Client) -> None:
+    """Such a client gives every argument: null where the schema has it, else the default."""
+    needed: dict[str, dict[str, Any]] = {
+        "search_email": {"query": "in:inbox"},
+        "list_notes": {"directory": ""},
+        "search_notes": {"query": "x"},
+        "get_email": {"message_id": "x"},
+        "read_note": {"path": "x.md"},
+        "get_action": {"id": "x"},
+        "get_task": {"task_id": 1},
+    }
+    seen = 0
+    for tool in (await client.list_tools()).tools:
+        if not tool.annotations or not tool.annotations.read_only_hint:
+            continue
+        required = needed.get(tool.name, {})
+        filled = {
+            name: None if {"type": "null"} in schema.get("anyOf", ()) else schema["default"]
+            for name, schema in tool.input_schema["properties"].items()
+            if name not in tool.input_schema.get("required", ())
+        }
+        short = await client.call_tool(tool.name, required)
+        strict = await client.call_tool(tool.name, filled | required)
+        assert (strict.is_error, strict.content) == (short.is_error, short.content), tool.name
+        seen += bool(filled)
+    assert seen > 4
+
+
 @requirement("desk:parts")
 async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tmp_path: Path) -> None:
     desk = Desk(load({"DESKHAND_HOME": str(tmp_path / "home"), "DESKHAND_USER": "me"}).settings)

@@ -145,10 +145,13 @@ def _receive(options: "Options", words: list[str]) -> int:
 
     def receive(post: "Post") -> int:
         message = post.wait(_number(options["wait"])) if "wait" in options else post.receive()
-        if hook:
-            return _show_to_hook(message, event)
-        _say("No unread messages\n" if message is None else _letter(message))
-        return 0
+        try:
+            return _show(message, event if hook else None)
+        except OSError:
+            # Nobody has seen it: the terminal is gone, or the disk is full to which this goes.
+            if message is not None:
+                post.give_back(message)
+            raise
 
     return _with_post(receive, silent=hook)
 
@@ -486,7 +489,11 @@ _SECONDS_FOR_EVENT = 1
 """Whoever calls a hook writes at once; a pipe that somebody forgot keeps nobody waiting."""
 
 
-def _show_to_hook(message: "AgentMessage | None", event: str) -> int:
+def _show(message: "AgentMessage | None", event: str | None) -> int:
+    """Show the message to who called: at a terminal, or as a hook at that event."""
+    if event is None:
+        _say("No unread messages\n" if message is None else _letter(message))
+        return 0
     if message is None:
         return 0
     text = f"You got new mail\n{_letter(message)}"
@@ -496,6 +503,7 @@ def _show_to_hook(message: "AgentMessage | None", event: str) -> int:
         _say(json.dumps({"hookSpecificOutput": {"hookEventName": event, "additionalContext": text}}))
         return 0
     sys.stderr.buffer.write(text.encode())
+    sys.stderr.flush()
     return 2
 
 

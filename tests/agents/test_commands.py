@@ -511,6 +511,25 @@ def test_a_message_is_given_where_a_hint_cannot_be_written(
     assert terminal.agentmail(window, "receive", **more).stdout == "No unread messages\n"
 
 
+@requirement("agents:durable")
+@pytest.mark.parametrize(("way", "options"), [("stdout", []), ("stderr", ["--hook"])])
+def test_a_message_that_could_not_be_shown_is_unread_again(terminal: Terminal, way: str, options: list[str]) -> None:
+    terminal.agentmail("a1", "send", "a2", "hello")
+    streams: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [AGENTMAIL, "receive", *options],
+            **streams | {way: full},
+            env=terminal.variables("a2"),
+            cwd=terminal.repository,
+            check=False,
+        )
+
+    assert done.returncode != 2
+    assert terminal.agentmail("a2", "receive").stdout.endswith("\n\nhello")
+    assert terminal.agentmail("a2", "receive").stdout == "No unread messages\n"
+
+
 @requirement("agents:commands")
 def test_a_hook_stays_silent_whatever_is_broken(terminal: Terminal, home: Home) -> None:
     box = terminal.repository / ".agentmail" / "mailboxes" / "a1.jsonl"

@@ -67,6 +67,22 @@ def test_messages_come_in_the_order_in_which_they_were_put_each_once(room: Mailr
 
 
 @requirement("agents:one-contract")
+def test_a_message_that_is_given_back_is_taken_again_and_no_other(room: Mailroom) -> None:
+    for number in range(3):
+        room.append(letter(number, text='"read_flag":true '))
+    first, second = room.take("b"), room.take("b")
+    assert first is not None
+    assert second is not None
+
+    room.give_back(second)
+
+    assert room.has_unread("b")
+    assert [room.take("b") for _ in range(3)] == [second, letter(2, text='"read_flag":true ', read=True), None]
+    room.give_back(letter(9))
+    assert room.take("b") is None
+
+
+@requirement("agents:one-contract")
 def test_mailboxes_are_apart_and_so_are_rooms(make: Make) -> None:
     make("one").append(letter(1, to="b"))
     make("one").append(letter(2, to="x/y"))

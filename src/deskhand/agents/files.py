@@ -12,6 +12,7 @@ Four rules make them safe:
 
 import fcntl
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from deskhand.folder_bell import FolderBell
 
 _CHUNK = 1 << 20
+_SET_FLAG = re.compile(rb'"read_flag"\s*:\s*(true )')
+"""A flag that was set in place, with the blank that remained of `false`."""
 
 
 class FilesRoom(StateSetters):
@@ -77,6 +80,19 @@ class FilesRoom(StateSetters):
                 self._leave_cursor(name, line)
             return replace(message, read=True)
         return None
+
+    def give_back(self, message: AgentMessage) -> None:
+        with self._lock(paths.mailbox(self._root, message.to)) as fd:
+            taken = [line for line, each in self._read(fd, message.to) if each and each.read and each.id == message.id]
+            if not taken:
+                return
+            line = taken[-1]
+            if flag := _SET_FLAG.search(line.raw):
+                _write(fd, b"false", line.start + flag.start(1))
+            else:
+                _append(fd, encode((decode(line.raw) or {}) | {"read_flag": False}))
+                _blank(fd, line)
+            sync(fd)
 
     def has_unread(self, name: str) -> bool:
         with suppress(FileNotFoundError), self._lock(paths.mailbox(self._root, name)) as fd:

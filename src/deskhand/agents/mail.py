@@ -55,6 +55,9 @@ class Mailroom(Protocol):
     def take(self, name: str) -> AgentMessage | None:
         """The oldest unread message, marked read: given to this caller and to nobody else."""
 
+    def give_back(self, message: AgentMessage) -> None:
+        """Make a taken message unread again: whoever took it could not be shown it."""
+
     def has_unread(self, name: str) -> bool: ...
 
     def messages(self, name: str) -> list[AgentMessage]:

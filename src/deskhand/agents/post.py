@@ -6,6 +6,7 @@ import string
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 
 from deskhand.agents import paths, tmux
@@ -79,6 +80,11 @@ class Post:
             with note_failure("when a message was read"):
                 room.set_last_read(me, self._clock() // 1_000_000, self._now())
         return message
+
+    def give_back(self, message: AgentMessage) -> None:
+        """Let the message be received again: it could not be shown."""
+        with note_failure("that a message was not shown"):
+            self.mailroom.give_back(replace(message, to=self.me()))
 
     def wait(self, seconds: float) -> AgentMessage | None:
         """Like `receive`, but wait up to this time for a message."""

@@ -45,6 +45,10 @@ class SqlRoom(StateSetters):
 
         return self._store.write_sync(oldest)
 
+    def give_back(self, message: AgentMessage) -> None:
+        sql = "UPDATE agent_message SET is_read = 0 WHERE room = ? AND box = ? AND id = ?"
+        self._execute(sql, self._room, message.to, message.id)
+
     def has_unread(self, name: str) -> bool:
         sql = "SELECT 1 FROM agent_message WHERE room = ? AND box = ? AND is_read = 0 LIMIT 1"
         return bool(self._rows(sql, self._room, name))
