@@ -17,6 +17,8 @@ TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u206
 _OVERRIDES = "\u202d\u202e"
 _JOINERS = "\u200c\u200d"
 _SELECTORS = "\ufe0e\ufe0f"
+_AT_HOME = frozenset(_JOINERS + _SELECTORS)
+"""One of these alone may belong where it stands."""
 # Letters, marks and signs by their category, but nothing shows: fillers, empty cells, variation selectors.
 _BLANK = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u2d7f\u3164\uffa0").union(
     "\U00013441\U00013442\U00016fe4\U0001d159",
@@ -114,7 +116,7 @@ def _runs(text: str) -> list[Trace]:
     if not odd:
         return []
     runs = re.finditer(rf"([{re.escape(odd)}])\1*", text)
-    return [_trace(run) for run in runs if len(run[0]) > 1 or not _belongs(text, run.start())]
+    return [_trace(run) for run in runs if run[0] not in _AT_HOME or not _belongs(text, run.start())]
 
 
 def _hides(trace: Trace) -> bool:

@@ -1,6 +1,8 @@
 """Text from strangers as a person can read it: what cannot be seen, or moves other text about, is named instead."""
 
 import unicodedata
+from collections.abc import Iterator
+from itertools import islice
 
 from markupsafe import Markup, escape
 
@@ -9,7 +11,6 @@ from deskhand.unseen import Trace
 
 MOST_MARKS = 2000
 """How many are named: nobody could open a page of more. The others become replacement characters."""
-_REPLACEMENT = Markup("\ufffd")
 _NAMES = {
     "\r": "carriage return",
     "\xad": "soft hyphen",
@@ -25,16 +26,23 @@ def visible(text: str) -> Markup:
     text = text.replace("\r\n", "\n")
     pieces: list[Markup] = []
     place = 0
-    for number, trace in enumerate(unseen.traces(text)):
+    found = unseen.traces(text)
+    for trace in islice(found, MOST_MARKS):
         if trace.start < place:
             continue  # blanks inside of empty lines
-        pieces.append(escape(text[place : trace.start]))
-        if number < MOST_MARKS:
-            pieces.append(_mark(text, trace))
-        else:
-            pieces.append(_REPLACEMENT * (trace.end - trace.start))
+        pieces += [escape(text[place : trace.start]), _mark(text, trace)]
         place = trace.end
-    return Markup().join([*pieces, escape(text[place:])])
+    return Markup().join([*pieces, _replace_unseen(text, place, found)])
+
+
+def _replace_unseen(text: str, place: int, found: Iterator[Trace]) -> Markup:
+    """The rest of the text, in which nothing is named any more."""
+    pieces: list[str] = []
+    for trace in found:
+        if trace.start >= place:
+            pieces += [text[place : trace.start], "\ufffd" * (trace.end - trace.start)]
+            place = trace.end
+    return escape("".join([*pieces, text[place:]]))
 
 
 def lines(difference: str) -> list[tuple[str, Markup]]:
