@@ -22,7 +22,7 @@ from deskhand.parts import Parts
 if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
-    from deskhand.audit import Result
+    from deskhand.audit import Entry, Result
     from deskhand.config import Settings
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
@@ -60,6 +60,7 @@ class Desk:
         self.folder: str | None = None
         """Where the caller works, if not in the folder of this process."""
         self.parts = Parts(now)
+        self._owed: list[Entry] = []
 
     def seat(self, seat: Seat) -> "Desk":
         """This desk for a caller with a place of its own among the agents; everything else is shared."""
@@ -201,13 +202,15 @@ class Desk:
     @cached_property
     def door(self) -> "Door":
         """How the person answers in the vault; closed where this desk has none."""
+        from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
         if settings.vault_path is None:
             return ClosedDoor()
-        key = self._secret("seal.key").encode()
+        key = self.secret("seal.key").encode()
+        self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
         return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, sealed=sealed)
 
@@ -232,13 +235,17 @@ class Desk:
 
         return Answers(self.settings, self.store, self.waiting, self.door, self.gate.act_at_once, self.now)
 
-    def _secret(self, name: str) -> str:
+    def secret(self, name: str) -> str:
         """A random secret in the desk's home, made at the first use; of several processes one makes it."""
         file = self.settings.home / name
         self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not file.exists():
             create_once(file, secrets.token_urlsafe(32).encode())
-        return file.read_text().strip()
+        found = file.read_text(encoding="utf-8", errors="replace").strip()
+        if len(found) < _SHORTEST_SECRET:
+            hint = f"bring it back from a backup (`deskhand restore`), or remove {file}: then a new one is made"
+            raise BadConfig(f"{file} is empty or too short to keep anybody out", hint=hint)
+        return found
 
     def token(self) -> str:
         """What an HTTP client must show: the configured one, else one made at the first start."""
@@ -250,7 +257,7 @@ class Desk:
     def _made_token(self) -> str:
         place = self.settings.home / "token"
         print(f"the bearer token is in {place}", file=sys.stderr, flush=True)  # noqa: T201 - the token's place, for a person
-        return self._secret("token")
+        return self.secret("token")
 
     async def record(
         self,
@@ -279,14 +286,26 @@ class Desk:
         )
         try:
             await self.store.write(audit.append, entry)
-        except DeskError as failure:
-            # The effect has happened; hiding its result from the caller would not undo it.
-            log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": failure.message})
+        except (DeskError, OSError) as failure:
+            # The effect has happened; hiding its result from the caller would not undo it. The next one has to wait
+            # until this entry is written.
+            if error is None:
+                self._owed.append(entry)
+            log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": str(failure)})
         # A desk without a vault has no log in it; the chain has the entry.
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
 
             await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
+
+    async def settle_record(self) -> None:
+        """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen."""
+        from deskhand import audit
+
+        _ = self.store
+        while self._owed:
+            await self.store.write(audit.append, self._owed[0])
+            del self._owed[0]
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):
@@ -295,6 +314,7 @@ class Desk:
 
 
 _CONTENT = frozenset({"body", "frontmatter"})
+_SHORTEST_SECRET = 8
 
 
 def _fingerprint(root: Path) -> str:

@@ -13,7 +13,7 @@ def write_atomically(path: Path, data: bytes, mode: int | None = 0o600) -> None:
     with temporary_beside(path) as made:
         _write(made, data, mode)
         made.replace(path)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def create_once(path: Path, data: bytes, mode: int = 0o600) -> None:
@@ -24,7 +24,7 @@ def create_once(path: Path, data: bytes, mode: int = 0o600) -> None:
             os.link(made, path)
         except FileExistsError:
             return
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 @contextmanager
@@ -52,7 +52,8 @@ def _write(made: Path, data: bytes, mode: int | None) -> None:
         sync(opened.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in the folder are on the disk: what has no name after a power cut is gone."""
     opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         sync(opened)

@@ -1,11 +1,17 @@
-"""Structured logs: a JSON object in each line, to stderr, because stdout belongs to the protocol."""
+"""Structured logs: a JSON object in each line, to stderr or a file, because stdout belongs to the protocol."""
 
 import json
 import logging
 import re
 import sys
 from datetime import UTC, datetime
-from typing import TextIO
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+
+from deskhand.files import open_private
+
+LARGEST = 10_000_000
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -38,8 +44,18 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure(level: str, stream: TextIO | None = None) -> None:
-    handler = logging.StreamHandler(stream or sys.stderr)
+class _PrivateFile(RotatingFileHandler):
+    """Turns over while it is written; only its owner can read it."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding="utf-8", opener=open_private)  # Path.open has no opener
+
+
+def configure(level: str, file: Path | None = None) -> None:
+    """Log to the file, or to stderr where there is none."""
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if file is not None:
+        handler = _PrivateFile(file, maxBytes=LARGEST, backupCount=1)
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level, handlers=[handler], force=True)
     # Each request line and file event of the libraries would drown ours; what the mail libraries

@@ -37,6 +37,7 @@ from tests.gate.waiting import drafted, proposed
 from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
+from tests.tasks.service import new_database
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +146,7 @@ async def test_a_yes_rests_then_the_mail_leaves_and_the_assistant_is_told_once(s
         assert (row.decided_by, row.decided, row.asked_by) == ("person", study.clock(), "email_mcp")
 
         told = await said(client, "send_email", **HELLO)
-        first, second = told.splitlines()
+        first, *_, second = told.splitlines()
         assert first == f"Email sent successfully. Message ID: {mail.summary.id} Thread ID: {mail.summary.thread_id}"
         assert second == f"It was sent at {iso(study.clock())}, request {card.id}; this call sent nothing."
         assert study.files("Pending_Approval") == []
@@ -234,7 +235,7 @@ async def test_a_hold_whose_process_died_is_taken_over_when_its_lease_ended(stud
 def shared(request: pytest.FixtureRequest, study: Study) -> Study:
     more = {"DESKHAND_MAX_SENDS": "1000"}
     if request.param == "postgresql":
-        more["DESKHAND_DATABASE_URL"] = request.getfixturevalue("postgresql")
+        more["DESKHAND_DATABASE_URL"] = new_database(request.getfixturevalue("postgresql"))
     return replace(study, home=Home(study.home.vault, study.home.environment | more))
 
 

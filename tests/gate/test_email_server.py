@@ -70,6 +70,7 @@ async def sends(site: Site, client: Client) -> None:
         "Rejected: No matching approval file found in vault/Approved/ for sending to a***@example.org. "
         "Create an approval file with type: email_send and move it to vault/Approved/."
     )
+    assert rejected.splitlines()[1].startswith("Only the person decides, so write and move no file for it.")
     site.approve()
     site.gmail.plan("drafts.send", Status(403, "forbidden"))
     assert (await said(client, "send_email", **HELLO)).startswith("Error sending email: ")
@@ -214,6 +215,21 @@ async def test_each_sentence_comes_with_its_data(site: Site) -> None:
             "snippet": "Dear Ann, see you at ten.",
             "date": "Sun, 15 Nov 2026 09:00:00 +0000",
         }
+
+
+@requirement("email:data")
+async def test_no_header_of_a_stranger_fills_the_answer(site: Site) -> None:
+    many = ", ".join(f"a{number}@example.org" for number in range(5000))
+    wide = f"{'a' * 30_000}@example.org"
+    head = f"From: {wide}\r\nTo: {many}\r\nSubject: {'x ' * 30_000}\r\nDate: {'1' * 30_000}\r\n\r\nHello\r\n"
+    site.gmail.account.deliver(head.encode())
+    async with site.client("email") as client:
+        found = await client.call_tool("search_email", {"query": "in:inbox"})
+
+    (mail,) = found.structured_content["emails"]
+    assert mail["to_address"].startswith("a0@example.org, a1@example.org, ")
+    assert len(json.dumps(mail)) < 5_000
+    assert len(found.content[0].text) < 5_000
 
 
 @requirement("email:data")

@@ -462,7 +462,7 @@ async def test_every_call_is_on_the_record_once_and_redacted(site: Site) -> None
         ("send_email", "a***@example.org", "rejected"),
         ("send_email", "a***@example.org", "success"),
         ("draft_email", "a***@example.org", "success"),
-        ("reply_email", "thread none", "error"),
+        ("reply_email", "thread none", "rejected"),
     ]
     assert {line["actor"] for line in lines} == {"email_mcp"}
     assert len({line["correlation_id"] for line in lines}) == len(lines)

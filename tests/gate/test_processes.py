@@ -17,6 +17,7 @@ from tests.gate.site import HELLO, Site, said
 from tests.home import Home
 from tests.mail.gmail_double import Slow
 from tests.requirements import requirement
+from tests.tasks.service import new_database
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +64,7 @@ def shared(request: pytest.FixtureRequest, home: Home) -> Home:
     """A desk whose mailbox is the local one, on each database."""
     more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_MAX_SENDS": "1000"}
     if request.param == "postgresql":
-        more["DESKHAND_DATABASE_URL"] = request.getfixturevalue("postgresql")
+        more["DESKHAND_DATABASE_URL"] = new_database(request.getfixturevalue("postgresql"))
     return Home(home.vault, home.environment | more)
 
 

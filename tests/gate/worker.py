@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import OutcomeUnknown, SendFailed
-from deskhand.gate import LEASE, Failed, Gate
+from deskhand.gate import LEASE, Failed, Gate, Released
 from deskhand.gate.actions import SendEmail
 from deskhand.mail import Mailbox, Outgoing, Sent
 
@@ -50,7 +50,10 @@ async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answ
     while line := await asyncio.to_thread(receive):
         outcome = await gate.propose(SendEmail(**json.loads(line)), "worker")
         said = outcome.error.message if isinstance(outcome, Failed) else ""
-        answer(json.dumps([type(outcome).__name__, said]))
+        kind = type(outcome).__name__
+        if isinstance(outcome, Released) and outcome.earlier:
+            kind = "Told"  # of what another one sent
+        answer(json.dumps([kind, said]))
     await desk.close_mailbox()
 
 

@@ -323,6 +323,7 @@ async def test_postfix_and_exim_take_mail_by_starttls_with_a_ca_of_ones_own(
     name: str, certificate: Path, tmp_path: Path
 ) -> None:
     mail = outgoing(subject="Grüße", body=".\nÄrger\n")
+    umlaut = outgoing(to="jürgen@example.org", action_id="act-2")
     with (
         dovecot.Relay(Dovecot()) as beyond,
         Foreign(name, RELAY=str(beyond.port), CERTIFICATE=str(certificate)) as server,
@@ -335,12 +336,13 @@ async def test_postfix_and_exim_take_mail_by_starttls_with_a_ca_of_ones_own(
 
         known = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp, DESKHAND_MAIL_CA=str(certificate))
         await known.try_relay()
-        await known.send(await known.prepare(mail), mail)
+        for each in (mail, umlaut):
+            await known.send(await known.prepare(each), each)
         await known.close()
         with anyio.fail_after(30):
-            while not beyond.delivered:
+            while len(beyond.delivered) < 2:
                 await anyio.lowlevel.checkpoint()
 
-    ((recipients, raw),) = beyond.delivered
-    assert recipients == ("ann@example.org",)
-    assert raw.endswith(mail.raw)
+    arrived = dict(beyond.delivered)
+    assert arrived["ann@example.org",].endswith(mail.raw)
+    assert arrived["jürgen@example.org",].endswith(umlaut.raw)

@@ -22,6 +22,7 @@ from tests.mail.gmail_double import Slow, Status
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, ended, question
 from tests.requirements import requirement
+from tests.tasks.service import new_database
 
 
 def until(true: Callable[[], object], seconds: float = 60) -> float:
@@ -37,7 +38,7 @@ def until(true: Callable[[], object], seconds: float = 60) -> float:
 def shared(request: pytest.FixtureRequest, office: Office) -> Office:
     more = {"DESKHAND_MAX_SENDS": "1000", "DESKHAND_LEASE_SECONDS": "2", "MCP_LOG_LEVEL": "ERROR"}
     if request.param == "postgresql":
-        more["DESKHAND_DATABASE_URL"] = request.getfixturevalue("postgresql")
+        more["DESKHAND_DATABASE_URL"] = new_database(request.getfixturevalue("postgresql"))
     return office.with_variables(**more)
 
 

@@ -1,3 +1,4 @@
+import asyncio
 import os
 import socket
 import sqlite3
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from deskhand.app import Desk
+from deskhand.config import load
 from tests.requirements import requirement
 from tests.setup.account import Account, Done
 
@@ -44,7 +47,7 @@ def without_vault(account: Account) -> None:
 
 
 def open_key(account: Account) -> None:
-    (account.home / "seal.key").write_text("x")
+    (account.home / "seal.key").write_text("x" * 43)
     (account.home / "seal.key").chmod(0o644)
 
 
@@ -75,6 +78,55 @@ def no_database(account: Account) -> None:
     (account.home / "desk.db").chmod(0o600)
 
 
+def empty_database(account: Account) -> None:
+    asyncio.run(_record_something())
+    (account.home / "desk.db").write_bytes(b"")
+
+
+def no_version(account: Account) -> None:
+    account.deskhand("log")
+    with closing(sqlite3.connect(account.home / "desk.db")) as db:
+        db.execute("DELETE FROM alembic_version")
+        db.commit()
+
+
+async def _record_something() -> None:
+    desk = Desk(load().settings)
+    await desk.record("person", "sign_in", "page", {}, None, 0)
+    assert desk.door is not None
+    desk.close()
+
+
+def zero_page(account: Account) -> None:
+    account.deskhand("log")
+    with (account.home / "desk.db").open("r+b") as database:
+        database.seek(8 * 4096)
+        database.write(bytes(4096))
+
+
+def lost_key(account: Account) -> None:
+    asyncio.run(_record_something())
+    (account.home / "seal.key").unlink()
+
+
+def other_key(account: Account) -> None:
+    asyncio.run(_record_something())
+    (account.home / "seal.key").write_text("z" * 43)
+
+
+def empty_token(account: Account) -> None:
+    (account.home / "token").touch(0o600)
+
+
+def broken_mailbox(account: Account) -> None:
+    (account.home / "mail.db").write_bytes(b"x" * 9000)
+    (account.home / "mail.db").chmod(0o600)
+
+
+def binary_rules(account: Account) -> None:
+    (account.home / "rules.toml").write_bytes(b"\xff\xfe" * 50)
+
+
 def unknown_option(account: Account) -> None:
     (account.home / "config.toml").write_text('approvls = "sealed"\n')
 
@@ -90,7 +142,22 @@ TROUBLE = {
 
 
 @requirement("doctor:findings")
-@pytest.mark.parametrize(("name", "make"), [*TROUBLE.items(), ("folders", linked_folder), ("database", no_database)])
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [
+        *TROUBLE.items(),
+        ("folders", linked_folder),
+        ("database", no_database),
+        ("database", empty_database),
+        ("database", no_version),
+        ("database", zero_page),
+        ("keys", lost_key),
+        ("keys", other_key),
+        ("keys", empty_token),
+        ("mailbox", broken_mailbox),
+        ("rules", binary_rules),
+    ],
+)
 def test_each_trouble_is_found_with_what_to_do_and_a_code_that_scripts_see(
     account: Account, name: str, make: Callable[[Account], Any]
 ) -> None:
@@ -173,3 +240,21 @@ def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(account: Acco
     assert (account.vault / "note.md").read_text() == "mine\n"
     assert account.deskhand("doctor", "--fix", "--json").json["repaired"] == []
     assert os.access(Path(account.home), os.W_OK)
+
+
+@requirement("doctor:deep")
+def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
+    account.set_up("--make-folders")
+    account.deskhand("log")
+    names = {"integrity", "doors", "command lines", "private files", "waiting", "readers"}
+
+    whole = account.deskhand("doctor", "--deep", "--json")
+    (account.home / "cache").mkdir(mode=0o755)
+    (account.vault / "Approved" / "a.md").symlink_to(account.home / "desk.db")
+    with (account.home / "desk.db").open("r+b") as database:
+        database.seek(4096 * 3)
+        database.write(os.urandom(4096))
+    broken = account.deskhand("doctor", "--deep", "--json")
+
+    assert {states(whole)[name] for name in names} == {"good"}
+    assert [states(broken)[name] for name in ("integrity", "private files")] == ["bad", "bad"]

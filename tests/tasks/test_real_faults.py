@@ -391,7 +391,7 @@ class Explained:
 
     def __init__(self, tx: Transaction) -> None:
         self.dialect = tx.dialect
-        self.execute, self.many = tx.execute, tx.many
+        self.execute, self.many, self.note_beside = tx.execute, tx.many, tx.note_beside
         self.plans: list[str] = []
         self._tx = tx
 

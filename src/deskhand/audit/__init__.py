@@ -1,8 +1,8 @@
 """The record of what was done at this desk: append-only, redacted, hash-chained.
 
 Each line's hash covers its text and the hash before it, and the head keeps the last one: a line that was changed,
-removed, inserted or cut off at the end is found by `verify`. Beside it, search finds lines again, and vault_log
-writes the log files in the vault.
+removed, inserted or cut off at the end is found by `verify`. Beside it, search finds lines again, vault_log writes the
+log files in the vault, and witness knows when the whole database lost its end.
 """
 
 import uuid
@@ -162,6 +162,7 @@ def _chain(tx: Transaction, text: str, names: tuple[str, ...]) -> None:
     digest = _link(previous, seq, text)
     tx.execute("INSERT INTO audit (seq, entry, hash) VALUES (?, ?, ?)", seq, text, digest)
     tx.execute("UPDATE audit_head SET hash = ? WHERE id = 1", digest)
+    tx.note_beside("head", f"{seq} {digest}")
     # Counters by day, so that neither a plot nor a search has to read the whole record; no part of the proof.
     tx.execute(
         "INSERT INTO audit_days (day, actor, action, result, entries, first_seq, last_seq) VALUES (?, ?, ?, ?, 1, ?, ?)"

@@ -13,6 +13,7 @@ from deskhand import clock
 from deskhand.audit import Entry, redact_entry
 from deskhand.durable import sync
 from deskhand.errors import DeskError
+from deskhand.locks import wait_for_lock
 from deskhand.notes import paths
 
 log = logging.getLogger("deskhand.journal")
@@ -68,9 +69,25 @@ def write_pre_send(vault: Path, leaving: Leaving, now: datetime) -> None:
 def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:
     """Add a line to a file in these folders of the vault, and wait until it is on the disk."""
     with paths.opened(vault, folders, create=True) as (folder, _):
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         file = os.open(name, flags, 0o600, dir_fd=folder)
-        with os.fdopen(file, "ab", buffering=0) as opened:
+        try:
+            wait_for_lock(file, name)
             # In ASCII: some readers take U+2028 and the like for the end of a line.
-            opened.write(f"{json.dumps(line)}\n".encode())
+            _append_line(file, json.dumps(line).encode() + b"\n")
             sync(file)
+        finally:
+            os.close(file)
+
+
+def _append_line(file: int, line: bytes) -> None:
+    """The whole line or nothing of it; what another program left without an end gets one first."""
+    size = os.fstat(file).st_size
+    if size and os.pread(file, 1, size - 1) != b"\n":
+        line = b"\n" + line
+    try:
+        while line:
+            line = line[os.write(file, line) :]
+    except OSError:
+        os.ftruncate(file, size)
+        raise

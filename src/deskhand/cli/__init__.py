@@ -21,12 +21,13 @@ from deskhand.cli import (
     orchestrate,
     record,
     serve,
+    service,
     settings,
     tasks,
     tokens,
 )
 from deskhand.cli.command import plain
-from deskhand.errors import DeskError, Unavailable, describe, mcp_error
+from deskhand.errors import DeskError, Internal, Unavailable, describe, mcp_error
 
 EXIT_CODES = """\
 exit codes:
@@ -56,6 +57,19 @@ def main(argv: Sequence[str] | None = None) -> int:
             why = f"the machine refused: {error.filename}: {error.strerror or error}"
         hint = "is there such a folder, may you write there, is there room?"
         return _report(Unavailable(why, hint=hint), options)
+    except Exception as error:  # noqa: BLE001 - the seam of this door
+        return _report(_mask(error), options)
+
+
+def _mask(error: Exception) -> Internal:
+    """A mistake of ours: in one line, with the place where it happened for whoever mends it."""
+    import secrets
+    import traceback
+
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{place.filename.rpartition('/')[2]}:{place.lineno}"
+    message = f"an unexpected error at {where}: {type(error).__name__}: {error}"
+    return Internal(message, reference=secrets.token_hex(4), hint="please report it; `deskhand doctor` may say more")
 
 
 def _report(error: DeskError, options: argparse.Namespace) -> int:
@@ -75,7 +89,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    first = (init, doctor, connect, serve, entry, orchestrate, approvals)
+    first = (init, doctor, connect, serve, service, entry, orchestrate, approvals)
     for part in (*first, mail, notes, tasks, agents, tokens, record, settings, backup, completion):
         part.add_to(commands)
     return made

@@ -4,7 +4,7 @@ import argparse
 import asyncio
 import json as json_text
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -125,3 +125,12 @@ def ask_secret(question: str) -> str:
 
 def _sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:]}."
+
+
+def shell_variables(sources: Mapping[str, str]) -> list[str]:
+    """The variables of this shell that count here; a client or a service starts the desk without them."""
+    from deskhand.config import OPTIONS
+
+    fine = {"home", "tmux", "tmux_pane", "log_level"}
+    names = [name for name, source in sources.items() if source == "environment"]
+    return [OPTIONS[name].variable for name in names if name not in fine]

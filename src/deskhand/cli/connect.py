@@ -7,14 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, flag, opened_desk, tell
+from deskhand.cli.command import command, confirm, flag, opened_desk, shell_variables, tell
 from deskhand.errors import DeskError, NotFound
 from deskhand.servers import SERVERS
 from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from deskhand.app import Desk
     from deskhand.setup.connect import ClientPlan
 
@@ -41,7 +39,7 @@ def _connect(options: argparse.Namespace) -> int:
             return _print(desk, client, name, options)
         if options.undo:
             return _undo(desk, client, name, options)
-        if names := _variables(loaded.sources):
+        if names := shell_variables(loaded.sources):
             note = f"note: {', '.join(names)} is set in this shell only; the client reads config.toml (`deskhand init`)"
             print(note, file=sys.stderr)
         return _write(desk, client, name, options)
@@ -124,15 +122,6 @@ def _revoke(desk: "Desk", name: str) -> None:
 
     with suppress(NotFound):
         desk.store.write_sync(partial(tokens.revoke, name=name))
-
-
-def _variables(sources: "Mapping[str, str]") -> list[str]:
-    """The variables of this shell that count here; a client starts the desk without them."""
-    from deskhand.config import OPTIONS
-
-    fine = {"home", "tmux", "tmux_pane", "log_level"}
-    names = [name for name, source in sources.items() if source == "environment"]
-    return [OPTIONS[name].variable for name in names if name not in fine]
 
 
 def _show(plan: "ClientPlan", options: argparse.Namespace) -> None:

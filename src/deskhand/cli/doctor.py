@@ -3,6 +3,7 @@
 import argparse
 import sys
 from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
@@ -16,6 +17,7 @@ _MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
 
 def add_to(commands: Any) -> None:
     made = command(commands, "doctor", _doctor, "check the desk; each finding says what to do", json=True)
+    flag(made, "--deep", "also try on this desk what strangers tried elsewhere: doors, files, hostile mails")
     flag(made, "--fix", "repair what is safe: permissions, schema, folders, index")
 
 
@@ -34,7 +36,7 @@ def _doctor(options: argparse.Namespace) -> int:
     with opened_desk(settings) as desk:
         if options.fix:
             done = doctor.repair(desk)
-        found = run(desk, doctor.checkup)
+        found = run(desk, partial(doctor.checkup, deeply=options.deep))
     return _show(found, done, options)
 
 

@@ -36,9 +36,14 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
     import anyio
 
     from deskhand import audit
+    from deskhand.audit import witness
 
-    # Of one state: lines that others append between the last page and the head would look like missing ones.
-    match anyio.run(desk.store.read, audit.verify):
+    async def verify() -> audit.Verified | audit.Broken:
+        # Of one state: lines that others append between the last page and the head would look like missing ones.
+        found = await desk.store.read(audit.verify)
+        return await witness.find_lost_end(desk.store, desk.settings.vault_path) or found
+
+    match anyio.run(verify):
         case audit.Verified(entries):
             tell(options, {"whole": True, "entries": entries}, f"whole: {entries} entries")
             return 0

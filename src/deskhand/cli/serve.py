@@ -11,19 +11,15 @@ from typing import TYPE_CHECKING, Any
 from deskhand import environment
 from deskhand.cli.browser import open_privately
 from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
-from deskhand.files import open_private
 from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
     from pathlib import Path
     from socket import socket
-    from typing import TextIO
 
     from deskhand.app import Desk
     from deskhand.config import Settings
     from deskhand.running import DeskLock
-
-LARGEST_LOG = 10_000_000
 
 
 def add_to(commands: Any) -> None:
@@ -72,10 +68,12 @@ def _up(options: argparse.Namespace) -> None:
         _say("starting the desk")
         from deskhand import log
         from deskhand.listen import open_port
+        from deskhand.memory import use_one_arena
         from deskhand.running import RunningDesk, acquire
 
         settings = _settings(stack, options)
-        log.configure(settings.log_level, stack.enter_context(_log_file(settings.home)))
+        log.configure(settings.log_level, _log_file(settings.home))
+        use_one_arena()
         match acquire(settings.home):
             case RunningDesk() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")
@@ -101,14 +99,12 @@ def _settings(stack: "ExitStack", options: argparse.Namespace) -> "Settings":
     return load({"DESKHAND_HOME": str(home)}).settings
 
 
-def _log_file(home: "Path") -> "TextIO":
+def _log_file(home: "Path") -> "Path":
     """Where the parts log to: a file beside the database, since the terminal is the person's."""
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     file = home / "desk.log"
-    if file.exists() and file.stat().st_size > LARGEST_LOG:
-        file.replace(home / "desk.log.1")
     _say(f"the log is {file}")
-    return open(file, "a", encoding="utf-8", opener=open_private)  # Path.open has no opener
+    return file
 
 
 async def _run(

@@ -118,7 +118,7 @@ class Delivery:
             case "approved":
                 await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._claim(tx, request), call)
-            case "sending" if request.lease is None or request.lease <= self._now():
+            case "sending" if not sends.is_held(request, self._now(), self._lease):
                 return await self._carry_out(lambda tx: self._take_over(tx, request), call)
             case "sending":
                 raise _under_way()

@@ -20,6 +20,8 @@ class Conflict:
 
 _NAMES = tuple(field.name for field in fields(Request))
 _COLUMNS = ", ".join(_NAMES)
+AHEAD = timedelta(minutes=1)
+"""So far apart the clocks of two machines may be."""
 _TIMES = frozenset({"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"})
 _FLAGS = frozenset({"urgent", "once_more", "untold", "settled"})
 _ACTIONS = frozenset({"proposed", "action"})
@@ -261,6 +263,15 @@ def take_due(tx: Transaction, now: datetime, turn: timedelta, untried_since: dat
 def next_due(tx: Transaction) -> datetime | None:
     row = tx.one("SELECT MIN(due) FROM requests WHERE due IS NOT NULL")
     return clock.from_ms(row[0]) if row and row[0] is not None else None
+
+
+def pull_back(tx: Transaction, now: datetime) -> None:
+    """What a clock that was ahead wrote down holds nobody up: a turn, a lease or a rest that began later than now."""
+    moment = clock.to_ms(now)
+    ahead = clock.to_ms(now + AHEAD)
+    tx.execute("UPDATE sends SET at = ? WHERE at > ?", moment, ahead)
+    tx.execute("UPDATE requests SET due = ?, tried = ? WHERE due IS NOT NULL AND tried > ?", moment, moment, ahead)
+    tx.execute("UPDATE requests SET due = ? WHERE state = 'held' AND decided > ? AND due > ?", moment, ahead, moment)
 
 
 def wake_rested(tx: Transaction, now: datetime) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.gate.folders import RequestFile
-from deskhand.gate.ledger import Conflict, change
+from deskhand.gate.ledger import AHEAD, Conflict, change
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.requests import Request
 from deskhand.store import Transaction
@@ -37,9 +37,14 @@ def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta)
 
 def take_over(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
     """A request whose process died in the middle of sending, once its lease has ended."""
-    if request.lease is not None and request.lease > now:
+    if is_held(request, now, lease):
         return Conflict()
     return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
+
+
+def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
+    """Whether somebody has the request now. A lease of a clock that was ahead, longer than any can be, is none."""
+    return request.lease is not None and now < request.lease <= now + lease + AHEAD
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:

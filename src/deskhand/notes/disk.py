@@ -19,11 +19,13 @@ from hashlib import blake2b, sha256
 
 from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
+from deskhand.locks import wait_for_lock
 
 SIZE_LIMIT = 16 * 1024 * 1024
 
 _NO_REPLACE, _EXCHANGE = "no_replace", "exchange"
 _UNSUPPORTED = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
+_TWINS = 2
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -38,7 +40,7 @@ def locked(*folders: int) -> Iterator[None]:
     held = [os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=unique[key]) for key in sorted(unique)]
     try:
         for folder in held:
-            fcntl.flock(folder, fcntl.LOCK_EX)
+            wait_for_lock(folder, "a folder of the vault")
         yield
     finally:
         for folder in reversed(held):
@@ -54,7 +56,7 @@ def read(folder: int, name: str) -> bytes:
         raise
     try:
         # Before Python takes it: of a folder it makes an error of its own, and leaves it open.
-        _demand_ordinary(os.fstat(file), name)
+        _demand_ordinary(_drop_leftover(folder, name, os.fstat(file)), name)
     except DeskError:
         os.close(file)
         raise
@@ -86,13 +88,27 @@ def replace(folder: int, name: str, data: bytes, expected: str | None) -> None:
 
 def move(source: int, name: str, destination: int, new_name: str) -> None:
     """Rename a file without reading it and without ever replacing another one."""
-    _demand_ordinary(os.stat(name, dir_fd=source, follow_symlinks=False), name)
+    _demand_ordinary(_drop_leftover(source, name, os.stat(name, dir_fd=source, follow_symlinks=False)), name)
     try:
         _rename(source, name, destination, new_name, _NO_REPLACE)
     except FileExistsError:
         raise Exists(f"{new_name} exists already", hint="choose another destination") from None
     sync(destination)
     sync(source)
+
+
+def _drop_leftover(folder: int, name: str, info: os.stat_result) -> os.stat_result:
+    """What the file is once the second name is gone that a power cut left of our own writing."""
+    temporary = _temporary(name)
+    with suppress(FileNotFoundError):
+        if info.st_nlink == _TWINS and os.stat(temporary, dir_fd=folder, follow_symlinks=False).st_ino == info.st_ino:
+            os.unlink(temporary, dir_fd=folder)
+            return os.stat(name, dir_fd=folder, follow_symlinks=False)
+    return info
+
+
+def _temporary(name: str) -> str:
+    return f".deskhand-{blake2b(os.fsencode(name), digest_size=8).hexdigest()}.tmp"
 
 
 def _demand_ordinary(info: os.stat_result, name: str) -> None:
@@ -111,7 +127,7 @@ def _demand_ordinary(info: os.stat_result, name: str) -> None:
 
 def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
     """A synced temporary file. Its name follows from `name`: what a killed process left is simply replaced."""
-    temporary = f".deskhand-{blake2b(os.fsencode(name), digest_size=8).hexdigest()}.tmp"
+    temporary = _temporary(name)
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)

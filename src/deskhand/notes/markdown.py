@@ -5,7 +5,8 @@ import re
 from deskhand.unseen import spell_out_line
 
 # What begins or ends something in Markdown, in Obsidian or in one of its plugins: code, comments, embeds, templates.
-_MARKS = re.compile(r"([\\`*_\[\]<>|%$~=#!{}^&]|:(?=//)|(?<=www)\.)", re.IGNORECASE)
+# Within a word `_` is nothing but itself.
+_MARKS = re.compile(r"([\\`*\[\]<>|%$~=#!{}^&]|(?<!\w)_|_(?!\w)|:(?=//)|(?<=www)\.)", re.IGNORECASE)
 
 
 def escape(text: str) -> str:

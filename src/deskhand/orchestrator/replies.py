@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from deskhand.app import Desk
@@ -25,11 +26,17 @@ _MANY = 1000
 
 async def look_around(desk: Desk) -> None:
     """Take up what the person did in the vault, and put every file and note where it belongs."""
+    await desk.store.write(_pull_back, desk.now())
     if not desk.settings.dev_mode:
         await desk.store.write(ledger.wake_rested, desk.now())
     await desk.door.hear_all()
     await desk.door.follow_all()
     await settle_all(desk)
+
+
+def _pull_back(tx: Transaction, now: datetime) -> None:
+    ledger.pull_back(tx, now)
+    steps.pull_back(tx, now)
 
 
 async def send(desk: Desk, open_gmail: Callable[[], "MCPClient"], request: Request) -> None:

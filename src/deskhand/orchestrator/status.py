@@ -11,7 +11,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from deskhand import audit
 from deskhand.app import Desk
+from deskhand.audit import witness
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import DeskError
@@ -161,6 +163,7 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
         mailbox, place = desk.settings.mail, None
     state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
     _write_state(root, state)
+    files.write(root, ("Logs",), witness.FILE, witness.describe(await desk.store.read(audit.head), now))
     files.write(root, (), "Dashboard.md", page(await facts(desk), now).encode())
 
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
 from deskhand.errors import DeskError
+from deskhand.gate.ledger import AHEAD
 from deskhand.orchestrator.triage import Decision
 from deskhand.store import Row, Store, Transaction
 
@@ -126,6 +127,13 @@ def is_any_due(tx: Transaction, now: datetime) -> bool:
     """Whether there is anything to claim."""
     moment = clock.to_ms(now)
     return tx.one("SELECT 1 FROM steps WHERE due <= ? AND lease <= ? LIMIT 1", moment, moment) is not None
+
+
+def pull_back(tx: Transaction, now: datetime) -> None:
+    """Let go of what a clock that was ahead took up or put off."""
+    moment = clock.to_ms(now)
+    sql = "UPDATE steps SET due = ?, lease = 0, tried = ? WHERE due IS NOT NULL AND tried > ?"
+    tx.execute(sql, moment, moment, clock.to_ms(now + AHEAD))
 
 
 def keep(tx: Transaction, step: Step, until: datetime) -> Step | None:

@@ -6,6 +6,7 @@ is nothing that it could leave through.
 """
 
 import asyncio
+import logging
 import signal
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator
@@ -25,7 +26,10 @@ from deskhand.parts import DownPart, Parts, describe_failure
 from deskhand.resident.demo import Arrivals
 from deskhand.resident.doors import open_doors
 from deskhand.resident.joining import JoiningDoor
+from deskhand.setup.sweep import sweep
 from deskhand.web.site import site
+
+log = logging.getLogger("deskhand.up")
 
 Say = Callable[[str], None]
 Ready = Callable[[str], Awaitable[None]]
@@ -34,8 +38,7 @@ LAST_STEP = 0.8
 """Seconds in which a step that was begun may end; a later one is taken up by the next start, from its row."""
 LAST_ANSWER = 1
 """Seconds in which an answer of the page that was begun may end."""
-PAUSE = 0.5
-"""The longest time between two looks at what is held."""
+SWEEP_EVERY = 24 * 3600
 _VAULT = "mail and notes need a vault"
 _MAILBOX = "mail needs a mailbox"
 _NEEDS = {
@@ -136,8 +139,17 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
         from deskhand.resident import notify
 
         yield Part(notify.PART, partial(notify.run, desk, address))
+    yield Part("sweeper", partial(_sweep, desk))
     if arrivals is not None:
         yield Part("demo", arrivals.arrive_later)
+
+
+async def _sweep(desk: Desk) -> None:
+    while True:
+        for line in await asyncio.to_thread(sweep, desk):
+            log.info("swept", extra={"what": line})
+        desk.parts.works("sweeper")
+        await asyncio.sleep(SWEEP_EVERY)
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:

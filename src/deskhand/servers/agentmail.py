@@ -101,6 +101,7 @@ def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bo
         record=recorder(desk, "agentmail_mcp"),
         area="agents",
         token=token,
+        settle=desk.settle_record,
         authenticate=desk.authenticate,
         lifespan=watch_tmux,
     )

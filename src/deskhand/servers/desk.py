@@ -136,6 +136,7 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=_recorder(desk, tools),
         area={each.name: area for area, several in tools.items() for each in several},
         token=token,
+        settle=desk.settle_record,
         authenticate=desk.authenticate,
         stateless=True,
         lifespan=partial(tasks_lifespan, desk),

@@ -92,5 +92,6 @@ def obsidian_server(desk: Desk, token: str | None = None) -> DeskServer:
         record=recorder(desk, "obsidian_mcp"),
         area="notes",
         token=token,
+        settle=desk.settle_record,
         authenticate=desk.authenticate,
     )

@@ -8,7 +8,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -57,6 +57,7 @@ class DeskServer(SDKServer):
         instructions: str | None = None,
         error_form: Callable[[DeskError], dict[str, Any] | str] = mcp_error,
         record: Recorder | None = None,
+        settle: Callable[[], Awaitable[None]] | None = None,
         area: Area | Mapping[str, Area] | None = None,
         token: str | None = None,
         authenticate: Authenticate | None = None,
@@ -80,6 +81,8 @@ class DeskServer(SDKServer):
         self._invalid_arguments = invalid_arguments or _invalid_arguments
         self._stateless = stateless
         self._record = record
+        self._settle = settle
+        """Makes sure that what a tool does can go on the record; raises where it cannot."""
 
     def narrow(self, scopes: Iterable[str]) -> None:
         """Open no more than these scopes do, whoever comes."""
@@ -125,9 +128,11 @@ class DeskServer(SDKServer):
     ) -> ToolResult[CallToolResult | InputRequiredResult]:
         try:
             self._demand_tool(made)
+            if self._settle is not None and made.writes and made.recorded_by == "door":
+                await self._settle()
             # The SDK hands on what StrictMetadata made of the tool's answer.
             ended: Any = await super().call_tool(made.name, arguments, context)
-        except OutOfScope as error:
+        except DeskError as error:
             return ToolResult(error)
         except ToolError as wrapped:
             return ToolResult(self._error_behind(wrapped, made.name))

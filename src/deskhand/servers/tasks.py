@@ -257,6 +257,7 @@ def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:
         invalid_arguments=invalid_arguments,
         area="tasks",
         token=token,
+        settle=desk.settle_record,
         authenticate=desk.authenticate,
         stateless=True,
         lifespan=partial(tasks_lifespan, desk),

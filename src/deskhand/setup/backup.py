@@ -25,7 +25,7 @@ from deskhand import __version__, audit
 from deskhand.config import Settings
 from deskhand.durable import sync
 from deskhand.errors import BadConfig, Denied, Exists, NotFound, Unavailable, Unreadable
-from deskhand.files import open_private, temporary_beside
+from deskhand.files import open_private, sync_folder, temporary_beside
 from deskhand.gate import ledger
 from deskhand.store import Transaction, open_store, schema
 
@@ -33,7 +33,7 @@ FORM = 1
 _MANIFEST = "manifest.json"
 _NOT_KEPT = frozenset({"cache", "backups", "running.json"})
 """Left out: what can be made again, is a copy itself, or holds for a moment only."""
-_NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".lock", ".pid", ".sock")
+_NOT_KEPT_ENDS = ("-wal", "-shm", "-journal", ".migrating", ".head", ".lock", ".pid", ".sock")
 _DEAD_MAN = 128
 """The byte of a `-shm` file on which every connection to its database holds a lock for as long as it is open."""
 _LARGEST = 64 * 1024**3
@@ -67,12 +67,13 @@ def backup(settings: Settings, file: Path, now: datetime, *, database: bool = Tr
     with temporary_beside(file) as made:
         made.touch(0o600)
         try:
-            with made.open("wb") as opened, tempfile.TemporaryDirectory(dir=settings.home) as stage:
+            with made.open("wb") as opened, tempfile.TemporaryDirectory(prefix=".stage-", dir=settings.home) as stage:
                 members = _write(opened, Path(stage), settings.home, source, now)
                 opened.flush()
                 sync(opened.fileno())
             entries = _read_back(made, settings.home)
             os.link(made, file)
+            sync_folder(file.absolute().parent)
         except FileExistsError:
             raise Exists(f"{file} is there already", hint="choose another name") from None
         except OSError as error:
@@ -185,7 +186,7 @@ def _copy(file: Path, copy: Path) -> Path:
 
 def _read_back(file: Path, home: Path) -> int | None:
     """Prove that the archive can be restored; returns how many lines its record has."""
-    with tempfile.TemporaryDirectory(dir=home) as stage:
+    with tempfile.TemporaryDirectory(prefix=".stage-", dir=home) as stage:
         _unpack(file, Path(stage))
         database = Path(stage) / "desk.db"
         if not database.exists():
@@ -292,8 +293,11 @@ def _nobody_there(home: Path) -> Iterator[None]:
 def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
     """Put `stage` in the place of the home, and the home aside; returns where the old home is then."""
     aside = home.with_name(f"{home.name}.before-{now:%Y%m%dT%H%M%S}")
+    for folder in (*(path for path in stage.rglob("*") if path.is_dir()), stage):
+        sync_folder(folder)
     if not home.exists():
         stage.rename(home)
+        sync_folder(home.parent)
         return None
     if aside.exists():
         raise Exists(f"{aside} is there already", hint="move it away, or try again in a second")
@@ -306,6 +310,7 @@ def _exchange(stage: Path, home: Path, now: datetime) -> Path | None:
     except OSError:
         aside.rename(home)
         raise
+    sync_folder(home.parent)
     return aside
 
 

@@ -10,9 +10,10 @@ import httpx2
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.setup.checks import deep, machine
 from deskhand.setup.checks import desk as parts
-from deskhand.setup.checks import machine
 from deskhand.setup.checks.findings import Finding, bad, good
+from deskhand.setup.sweep import sweep
 
 Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
 
@@ -29,6 +30,7 @@ CHECKS: dict[str, Check] = {
     "disk": machine.disk,
     "database": parts.database,
     "record": parts.record,
+    "keys": parts.keys,
     "clock": machine.clock,
     "ledger": parts.ledger,
     "vault": parts.vault,
@@ -45,12 +47,23 @@ CHECKS: dict[str, Check] = {
     "port": machine.port,
     "parts": machine.parts,
 }
-REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index)
+REPAIRS = (machine.close_home, parts.upgrade_database, parts.add_folders, parts.rebuild_index, parts.renew_seal, sweep)
 
 
-async def checkup(desk: Desk) -> list[Finding]:
+DEEP: dict[str, Check] = {
+    "integrity": deep.integrity,
+    "doors": deep.doors,
+    "command lines": deep.command_lines,
+    "private files": deep.private_files,
+    "waiting": deep.waiting,
+    "readers": deep.readers,
+}
+
+
+async def checkup(desk: Desk, *, deeply: bool = False) -> list[Finding]:
     """Every part in turn; one that fails is a finding, never the end of the check-up."""
-    return [replace(await _check(check, desk), name=name) for name, check in CHECKS.items()]
+    checks = CHECKS | DEEP if deeply else CHECKS
+    return [replace(await _check(check, desk), name=name) for name, check in checks.items()]
 
 
 def repair(desk: Desk) -> list[str]:

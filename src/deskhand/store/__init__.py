@@ -35,6 +35,9 @@ class Transaction(Protocol):
     def all(self, sql: str, *values: Any) -> list[Row]:
         """All rows of a query."""
 
+    def note_beside(self, name: str, text: str) -> None:
+        """Write a short note into a file beside the database once this is committed; a server keeps its own."""
+
 
 class Bell(Protocol):
     """Wakes who waits for others' commits. A hint only: whoever is woken looks."""
@@ -61,6 +64,9 @@ class Store(Protocol):
 
     def bell(self, channel: str, payload: str | None) -> AbstractContextManager[Bell]:
         """Rings for what anybody commits from now on: PostgreSQL for this NOTIFY alone, SQLite for every commit."""
+
+    def read_beside(self, name: str) -> str | None:
+        """The last note of this name beside the database."""
 
     def close(self) -> None:
         """Finish the work that was handed in, then close the database."""

@@ -58,6 +58,9 @@ class PostgresTransaction:
         rows: list[Row] = self._resolve(self._cursor(sql, values).fetchall())
         return rows
 
+    def note_beside(self, name: str, text: str) -> None:
+        """There is no place beside a server's database that would be ours."""
+
     def _cursor(self, sql: str, values: Sequence[Any]) -> Any:
         return self._resolve(self._connection.execute(_pyformat(sql), values))
 
@@ -120,6 +123,10 @@ class PostgresStore:
 
     def bell(self, channel: str, payload: str | None) -> PostgresBell:
         return PostgresBell(self._url, channel, payload)
+
+    def read_beside(self, name: str) -> str | None:
+        del name
+        return None
 
     def close(self) -> None:
         self._closed = True

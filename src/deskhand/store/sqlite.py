@@ -5,23 +5,27 @@ synchronous=NORMAL loses acknowledged rows in a power cut, FULL does not; one fs
 """
 
 import asyncio
-import fcntl
+import os
 import queue
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
 from deskhand.errors import Unavailable
 from deskhand.folder_bell import FolderBell
+from deskhand.locks import find_holder, wait_for_lock
 from deskhand.store import P, Row, T, Transaction, Work, bind, schema
 
 Job = tuple[Callable[[Transaction], Any], Future[Any]]
 
 BUSY_SECONDS = 30
+_WRITING = 120
+"""The byte of the `-shm` file on which whoever writes holds a lock."""
+_NOTE = 100
 GROUP = 64
 """How many callers share one commit at most."""
 
@@ -31,6 +35,10 @@ class SqliteTransaction:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.notes: dict[str, str] = {}
+
+    def note_beside(self, name: str, text: str) -> None:
+        self.notes[name] = text
 
     def execute(self, sql: str, *values: Any) -> int:
         return self._connection.execute(sql, values).rowcount
@@ -51,9 +59,13 @@ class SqliteStore:
         self._file = file
         Path(file).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         Path(file).touch(mode=0o600)
-        migrate(file)
+        with _translate_errors(file):
+            migrate(file)
+            writing = connect(file)
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._writer = threading.Thread(target=self._write_until_closed, name="store-writer", daemon=True)
+        self._writer = threading.Thread(
+            target=self._write_until_closed, args=[writing], name="store-writer", daemon=True
+        )
         self._writer.start()
         self._local = threading.local()
         self._readers = ThreadPoolExecutor(2, thread_name_prefix="store-reader")
@@ -79,6 +91,11 @@ class SqliteStore:
         name = Path(self._file).name
         return FolderBell(str(Path(self._file).parent), names=[name, f"{name}-wal"])
 
+    def read_beside(self, name: str) -> str | None:
+        with suppress(OSError, ValueError):
+            return Path(f"{self._file}.{name}").read_text(encoding="ascii").strip()
+        return None
+
     def close(self) -> None:
         self._jobs.put(None)
         self._writer.join()
@@ -92,8 +109,8 @@ class SqliteStore:
         return future
 
     def _read(self, work: Callable[[Transaction], T]) -> T:
-        connection = self._reader()
-        with _translate_errors():
+        with _translate_errors(self._file):
+            connection = self._reader()
             connection.execute("BEGIN")
             try:
                 return work(SqliteTransaction(connection))
@@ -101,9 +118,8 @@ class SqliteStore:
                 connection.rollback()
 
     def _read_one(self, work: Callable[[Transaction], T]) -> T:
-        connection = self._reader()
-        with _translate_errors():
-            return work(SqliteTransaction(connection))
+        with _translate_errors(self._file):
+            return work(SqliteTransaction(self._reader()))
 
     def _reader(self) -> sqlite3.Connection:
         if not hasattr(self._local, "connection"):
@@ -111,8 +127,7 @@ class SqliteStore:
         connection: sqlite3.Connection = self._local.connection
         return connection
 
-    def _write_until_closed(self) -> None:
-        connection = connect(self._file)
+    def _write_until_closed(self, connection: sqlite3.Connection) -> None:
         while (job := self._jobs.get()) is not None:
             group = [job]
             closing = False
@@ -122,7 +137,7 @@ class SqliteStore:
                     closing = True
                     break
                 group.append(following)
-            _commit(connection, group)
+            _commit(connection, group, self._file)
             if closing:
                 break
         connection.close()
@@ -134,7 +149,7 @@ def migrate(file: str, target: str = schema.HEAD) -> None:
         return
     # Of several processes that start at once one migrates; the others wait, and find it done.
     with Path(f"{file}.migrating").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        wait_for_lock(lock.fileno(), "the desk's database", BUSY_SECONDS)
         with closing(connect(file)) as connection:
             tx = SqliteTransaction(connection)
             connection.execute("BEGIN IMMEDIATE")
@@ -147,7 +162,7 @@ def revision(file: str) -> str | None:
     """The revision of a file's schema; where there is no file, none is made."""
     if not Path(file).exists():
         return None
-    with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
+    with _translate_errors(file), closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
         return schema.current(SqliteTransaction(connection))
 
 
@@ -160,15 +175,16 @@ def connect(file: str) -> sqlite3.Connection:
     return connection
 
 
-def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
+def _commit(connection: sqlite3.Connection, group: list[Job], file: str) -> None:
     """Do each job in a savepoint of its own and all in one commit; nobody is answered before the commit."""
     answers: list[tuple[Future[Any], Any]] = []
+    notes: dict[str, str] = {}
     try:
-        with _translate_errors():
+        with _translate_errors(file):
             connection.execute("BEGIN IMMEDIATE")
             for work, future in group:
                 if future.set_running_or_notify_cancel():
-                    _attempt(connection, work, future, answers)
+                    notes |= _attempt(connection, work, future, answers, file)
             connection.execute("COMMIT")
     except (Unavailable, sqlite3.Error) as error:
         # Whatever the commit said, the writer lives on and everybody in the group is told.
@@ -178,6 +194,8 @@ def _commit(connection: sqlite3.Connection, group: list[Job]) -> None:
             if not future.done():
                 future.set_exception(error)
         return
+    for name, text in notes.items():
+        _write_beside(file, name, text)
     for future, answer in answers:
         future.set_result(answer)
 
@@ -187,25 +205,59 @@ def _attempt(
     work: Callable[[Transaction], Any],
     future: Future[Any],
     answers: list[tuple[Future[Any], Any]],
-) -> None:
+    file: str,
+) -> dict[str, str]:
+    """Do one job; returns what it noted."""
     connection.execute("SAVEPOINT job")
+    tx = SqliteTransaction(connection)
     try:
-        with _translate_errors():
-            answers.append((future, work(SqliteTransaction(connection))))
+        with _translate_errors(file):
+            answers.append((future, work(tx)))
     except BaseException as error:  # noqa: BLE001 - it belongs to the caller who waits on the future
         future.set_exception(error)
         # Fails if the trouble ended the whole transaction (a full disk does); then the group has failed together.
         connection.execute("ROLLBACK TO job")
+        tx.notes.clear()
     connection.execute("RELEASE job")
+    return tx.notes
+
+
+def _write_beside(file: str, name: str, text: str) -> None:
+    """Not synced: after a power cut it may be an older note, which is as true."""
+    with suppress(OSError):
+        opened = os.open(f"{file}.{name}", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.pwrite(opened, text.ljust(_NOTE).encode(), 0)
+        finally:
+            os.close(opened)
 
 
 @contextmanager
-def _translate_errors() -> Iterator[None]:
+def _translate_errors(file: str) -> Iterator[None]:
     try:
         yield
-    except sqlite3.OperationalError as error:
-        raise Unavailable(
-            "the desk's database cannot be used",
-            hint="is the disk full, or the file held by another program? `deskhand log` shows more",
-            reason=error.sqlite_errorname,
-        ) from error
+    except sqlite3.DatabaseError as error:
+        # What else is of this kind would be a mistake in our SQL.
+        if not isinstance(error, sqlite3.OperationalError) and type(error) is not sqlite3.DatabaseError:
+            raise
+        raise _translated(error, file) from error
+
+
+def _translated(error: sqlite3.DatabaseError, file: str) -> Unavailable:
+    match getattr(error, "sqlite_errorname", None):
+        case "SQLITE_BUSY" as name:
+            says = f"the desk's database is held by {_find_writer(file)}"
+            return Unavailable(says, hint="let that process go on, or end it", reason=name)
+        case "SQLITE_NOTADB" | "SQLITE_CORRUPT" | "SQLITE_CORRUPT_INDEX" | "SQLITE_CORRUPT_VTAB" as name:
+            hint = "`deskhand doctor` says more; `deskhand restore FILE` brings a backup back"
+            return Unavailable("the desk's database is damaged", hint=hint, reason=name)
+        case name:
+            hint = "is the disk full, or the file held by another program? `deskhand doctor` says more"
+            return Unavailable("the desk's database cannot be used", hint=hint, reason=name)
+
+
+def _find_writer(file: str) -> str:
+    shared = Path(f"{file}-shm")
+    if not shared.exists():
+        return "another process"
+    return find_holder(shared.stat().st_ino, "POSIX", _WRITING)

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from deskhand import audit
 from deskhand.app import Desk
-from deskhand.audit import START, Broken, Mark
+from deskhand.audit import START, Broken, Mark, witness
 from deskhand.store import Transaction
 
 STEP = 1000
@@ -46,6 +46,8 @@ class Verification:
                 self.since = self._desk.now()
             while await self._step(STEP):
                 pass
+            if self.broken is None:
+                self.broken = await witness.find_lost_end(self._desk.store, self._desk.settings.vault_path)
         finally:
             self._is_running = False
 

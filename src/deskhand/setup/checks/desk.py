@@ -11,7 +11,9 @@ from typing import Any
 
 from deskhand import audit, environment
 from deskhand.app import Desk
+from deskhand.audit import witness
 from deskhand.errors import BadConfig, DeskError
+from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
@@ -25,6 +27,7 @@ from deskhand.store import revision, schema
 
 _SECONDS = 15
 """How long a mailbox or a backend may take to answer."""
+RESTORE = "bring a backup back: `deskhand restore FILE`"
 _OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
@@ -85,14 +88,19 @@ def index(desk: Desk) -> Finding:
     file = desk.index_file
     if not file.exists():
         return good("is made at the first search")
+    if damage := find_damage(file):
+        return warning(f"the search index is damaged: {damage}", "deskhand doctor --fix builds it anew")
+    return good(f"{file.stat().st_size / 1e6:.1f} MB, in order")
+
+
+def find_damage(file: Path, how: str = "quick_check(1)") -> str | None:
+    """What SQLite finds wrong with a database."""
     try:
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=5)) as db:
-            (answer,) = db.execute("PRAGMA quick_check(1)").fetchone()
+            (answer,) = db.execute(f"PRAGMA {how}").fetchone()
     except sqlite3.Error as error:
-        answer = str(error)
-    if answer != "ok":
-        return warning(f"the search index is damaged: {answer}", "deskhand doctor --fix builds it anew")
-    return good(f"{file.stat().st_size / 1e6:.1f} MB, in order")
+        return str(error)
+    return None if answer == "ok" else str(answer)
 
 
 def rebuild_index(desk: Desk) -> list[str]:
@@ -106,8 +114,10 @@ def rebuild_index(desk: Desk) -> list[str]:
 
 def database(desk: Desk) -> Finding:
     url = desk.settings.database
+    kind, _, place = url.partition("://")
+    if kind == "sqlite" and (damage := _find_loss(Path(place.removeprefix("/")))):
+        return bad(damage, RESTORE)
     found = revision(url)
-    kind = url.partition("://")[0]
     if found is None:
         return good(f"{kind}; it is made at the first use")
     if found > schema.HEAD:
@@ -116,6 +126,44 @@ def database(desk: Desk) -> Finding:
         says = f"schema {found}, behind {schema.HEAD}"
         return warning(says, "the next start brings it up to date, or --fix")
     return good(f"{kind}, schema {found}")
+
+
+def _find_loss(file: Path) -> str | None:
+    """What is wrong with the desk's own database file; that there was one, the note beside it tells."""
+    is_there = file.exists() and file.stat().st_size > 0
+    if not is_there and Path(f"{file}.{witness.BESIDE}").exists():
+        return f"{file} is gone or empty, but it had a record"
+    if not is_there:
+        return None
+    if damage := find_damage(file):
+        return f"{file} is damaged: {damage}"
+    if revision(f"sqlite:///{file}") is None:
+        return f"{file} does not say of which version it is"
+    return None
+
+
+def keys(desk: Desk) -> Finding:
+    """Whether the desk's secrets keep anybody out, and whether it seals with the key that its database knows."""
+    for name in ("seal.key", "token"):
+        if (desk.settings.home / name).exists():
+            desk.secret(name)
+    is_known = revision(desk.settings.database) == schema.HEAD and desk.store.write_sync(seals.is_known)
+    if not (desk.settings.home / "seal.key").exists():
+        if is_known:
+            return bad("seal.key is lost", "copy it from a backup or another machine, else `deskhand doctor --fix`")
+        return good("are made at the first use")
+    if revision(desk.settings.database) == schema.HEAD:
+        desk.store.write_sync(seals.demand_same, desk.secret("seal.key").encode())
+    return good("whole, and those of this desk")
+
+
+def renew_seal(desk: Desk) -> list[str]:
+    """Where the key is lost, the next one that is made is the desk's."""
+    if (desk.settings.home / "seal.key").exists() or revision(desk.settings.database) != schema.HEAD:
+        return []
+    if not desk.store.write_sync(seals.forget):
+        return []
+    return ["the next seal.key that is made here is the desk's"]
 
 
 def upgrade_database(desk: Desk) -> list[str]:
@@ -129,7 +177,8 @@ def upgrade_database(desk: Desk) -> list[str]:
 async def record(desk: Desk) -> Finding:
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("has no line yet")
-    match await desk.store.read(audit.verify):
+    found = await desk.store.read(audit.verify)
+    match await witness.find_lost_end(desk.store, desk.settings.vault_path) or found:
         case audit.Verified(entries):
             return good(f"whole: {entries} lines")
         case audit.Broken(seq, why):
@@ -162,6 +211,10 @@ async def mailbox(desk: Desk) -> Finding:
             return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
         if not (desk.settings.home / "mail.db").exists():
             return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
+        if not (desk.settings.home / "mail.db").stat().st_size:
+            return bad("the local mailbox is empty, down to its tables", RESTORE)
+        if damage := await asyncio.to_thread(find_damage, desk.settings.home / "mail.db"):
+            return bad(f"the local mailbox is damaged: {damage}", RESTORE)
     async with asyncio.timeout(_SECONDS):
         await desk.mailbox.search("", 1)
         address = await desk.mailbox.address()

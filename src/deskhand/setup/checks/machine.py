@@ -20,6 +20,7 @@ _EMPTY = 100_000_000
 _EARLIEST = 2026
 """No clock that is right says an earlier year."""
 _SKEW = timedelta(minutes=5)
+_LINES = 100
 _SECRET_NAMES = (".env", "token", "seal.key", "credentials.json", "client_secret.json")
 
 
@@ -76,21 +77,21 @@ async def clock(desk: Desk) -> Finding:
     now = desk.now()
     if now.year < _EARLIEST:
         return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
-    last = await _last_line(desk)
+    last = await _newest_time(desk)
     if last is not None and last - now > _SKEW:
-        says = f"the record's last line is from {last:%Y-%m-%d %H:%M}, ahead of now"
-        return bad(says, "set the machine's clock")
+        says = f"the record has a line from {last:%Y-%m-%d %H:%M}, ahead of now"
+        return bad(says, "set the machine's clock; if it is right now, it was ahead then")
     return good(f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
 
 
-async def _last_line(desk: Desk) -> datetime | None:
+async def _newest_time(desk: Desk) -> datetime | None:
+    """The latest time that one of the record's last lines names."""
     from deskhand.store import revision, schema
 
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return None
-    for _, entry in await desk.store.read(partial(audit.entries, limit=1)):
-        return datetime.fromisoformat(entry.timestamp)
-    return None
+    lines = await desk.store.read(partial(audit.entries, limit=_LINES))
+    return max((datetime.fromisoformat(entry.timestamp) for _, entry in lines), default=None)
 
 
 def port(desk: Desk) -> Finding:

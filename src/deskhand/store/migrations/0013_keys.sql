@@ -1,0 +1,4 @@
+CREATE TABLE keys (
+    name TEXT PRIMARY KEY,
+    fingerprint TEXT NOT NULL
+)
