@@ -36,7 +36,7 @@ SETS = {
 }
 # The tests that show each line and branch of audit, gate and store. They run measured, which takes them nearly twice
 # as long; the others need not.
-MEASURED = ["tests/gate", "tests/orchestrator", "tests/test_audit.py", "tests/test_store.py"]
+MEASURED = ["tests/gate", "tests/orchestrator", "tests/test_audit.py", "tests/test_faults.py", "tests/test_store.py"]
 ROOM_IN_MEMORY = 2_000_000_000
 # Programs that some tests or benches drive, and the Debian packages that bring them.
 SYSTEM_PACKAGES = {

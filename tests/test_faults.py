@@ -20,13 +20,13 @@ from deskhand import audit, locks, log
 from deskhand.app import Desk
 from deskhand.audit import vault_log
 from deskhand.config import load
-from deskhand.errors import BadConfig
+from deskhand.errors import BadConfig, Unavailable
 from deskhand.gate.actions import SendEmail
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.orchestrator import replies
 from deskhand.servers.obsidian import obsidian_server
 from deskhand.setup import doctor
-from deskhand.store import open_store
+from deskhand.store import open_store, sqlite
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -197,6 +197,26 @@ def test_the_desks_log_turns_over_while_it_is_written(tmp_path: Path, monkeypatc
     files = sorted(tmp_path.iterdir())
     assert [file.name for file in files] == ["desk.log", "desk.log.1"]
     assert all(file.stat().st_size <= 2000 and file.stat().st_mode & 0o777 == 0o600 for file in files)
+
+
+@requirement("faults:locks")
+def test_who_waits_for_the_database_hears_which_process_writes(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = fill(home, 1)
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
+    store = open_store(f"sqlite:///{file}")
+    begin = f"c = sqlite3.connect({str(file)!r}); c.execute('BEGIN IMMEDIATE')"
+    code = f"import sqlite3; {begin}; print('x', flush=True); input()"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"x\n"
+        with pytest.raises(Unavailable) as caught:
+            store.write_sync(audit.append, entry(1))
+        holder.kill()
+    store.write_sync(audit.append, entry(2))
+    store.close()
+
+    assert f"held by process {holder.pid} (" in caught.value.message
 
 
 @requirement("faults:locks")

@@ -61,5 +61,8 @@ async def test_under_heavy_requests_and_a_silent_crowd_health_answers_within_a_s
                 answer = http.get("/health")
                 assert (answer.status_code, time.perf_counter() - began < 1) == (200, True)
                 assert http.get("/enter").status_code == 200
+        # There is no proxy before a desk: nobody's header says by which scheme it was asked.
+        claimed = {"Origin": up.address, "X-Forwarded-Proto": "https", "X-Forwarded-For": "10.0.0.1"}
+        assert httpx2.post(f"{up.address}/enter", headers=claimed, data={"password": "x"}).status_code == 401
     finally:
         up.close()

@@ -4,12 +4,13 @@ import argparse
 import asyncio
 import signal
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, one_line, opened_desk, run
 from deskhand.clock import utc_now
-from deskhand.errors import DeskError, describe
+from deskhand.errors import DeskError, Unavailable, describe
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -69,8 +70,10 @@ def _status(options: argparse.Namespace) -> None:
     from deskhand.config import load
     from deskhand.orchestrator import status
 
-    desk = running.find(load().settings.home)
-    down = desk.down if desk is not None else {}
+    down: dict[str, str] = {}
+    with suppress(Unavailable):  # one that is just starting says nothing yet
+        desk = running.find(load().settings.home)
+        down = desk.down if desk is not None else {}
     if not options.json:
         for name, why in down.items():
             print(one_line(f"{name} does not run: {why}"))
