@@ -218,6 +218,21 @@ async def test_each_sentence_comes_with_its_data(site: Site) -> None:
 
 
 @requirement("email:data")
+async def test_no_header_of_a_stranger_fills_the_answer(site: Site) -> None:
+    many = ", ".join(f"a{number}@example.org" for number in range(5000))
+    wide = f"{'a' * 30_000}@example.org"
+    head = f"From: {wide}\r\nTo: {many}\r\nSubject: {'x ' * 30_000}\r\nDate: {'1' * 30_000}\r\n\r\nHello\r\n"
+    site.gmail.account.deliver(head.encode())
+    async with site.client("email") as client:
+        found = await client.call_tool("search_email", {"query": "in:inbox"})
+
+    (mail,) = found.structured_content["emails"]
+    assert mail["to_address"].startswith("a0@example.org, a1@example.org, ")
+    assert len(json.dumps(mail)) < 5_000
+    assert len(found.content[0].text) < 5_000
+
+
+@requirement("email:data")
 async def test_where_nothing_was_sent_the_data_is_the_sentence(site: Site) -> None:
     async with site.client("email", DEV_MODE="true") as client:
         answer = await client.call_tool("send_email", HELLO)

@@ -32,6 +32,7 @@ _ATTRIBUTE = re.compile(
 _SCRIPT = re.compile(r"<script[ \t\r\n\f/>]", re.IGNORECASE)
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
+_FAR_BELOW = re.compile(r"\n(?:[ \xa0]*+\n){30}[ \xa0\n]*+\S|\xa0{200}[ \xa0\n]*+\S")
 _VOID = _names("area base br col embed hr img input link meta param source track wbr frame keygen bgsound basefont")
 _UNCOUNTED = _names("script style title head")
 _SWALLOWED = _UNCOUNTED | _names(
@@ -45,6 +46,8 @@ _BREAKING_OUT = _names(
     "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li menu nobr ol p pre "
     "ruby s small span strong strike sub sup table tt u ul var"
 )
+_HTML_AGAIN = ("foreignobject", "desc", "annotation-xml", "mtext", "mi", "mo", "mn", "ms")
+"""In these parts of them it is HTML."""
 _BLOCKS = _names(
     "address article aside blockquote body center dd details dialog div dl dt fieldset figure figcaption footer form "
     "h1 h2 h3 h4 h5 h6 header hr html li main nav ol p pre section summary table tbody tfoot thead tr ul"
@@ -53,7 +56,7 @@ _BLOCKS = _names(
 _CLOSES = {"li": ("li",), "td": ("td", "th"), "th": ("td", "th"), "tr": ("td", "th", "tr"), "dt": ("dt", "dd")}
 _CLOSES["dd"] = _CLOSES["dt"]
 _TABLE_PARTS = _names("table caption tbody thead tfoot tr td th")
-_WALLS = _names("table caption td th object marquee template button")
+_WALLS = _names("table caption td th object marquee template button select")
 """No end tag inside closes what was opened outside."""
 LOOK_BACK = 20
 """How far down the stack of open elements is looked: more would make hostile depth slow."""
@@ -173,7 +176,8 @@ class _Reader:
         around.children += 1
         element = Element(tag, attributes, around.look, around, place, len(self.shown))
         element.look = self._look(element, around)
-        if element.look is not around.look and not element.look.is_hidden:
+        is_painted = element.look.backgrounds != around.look.backgrounds
+        if element.look is not around.look and (is_painted or not element.look.is_hidden):
             self.doubts.update(dict.fromkeys(sorted(looks.covering(element.look.doubts - around.look.doubts))))
         if tag in _VOID:
             return
@@ -269,7 +273,7 @@ class _Reader:
         if self.open["head"] and tag not in _IN_HEAD:
             self._close("head")
         for foreign in ("svg", "math"):
-            if self.open[foreign] and tag in _BREAKING_OUT:
+            if self.open[foreign] and tag in _BREAKING_OUT and not any(self.open[each] for each in _HTML_AGAIN):
                 self._close(foreign)
         if tag == "a" and self.open["a"]:
             self._close_formatting("a")
@@ -357,24 +361,28 @@ def _own_style(tag: str, attributes: Mapping[str, str]) -> tuple[Declaration, ..
     said: list[str] = []
     if tag == "a" and "href" in attributes:
         said.append("color:#0000ee")
-    elif tag == "mark":
-        said.append("background-color:#ffff00;color:#000000")
-    elif tag == "button":
-        said.append("background-color:#efefef;color:#000000")
-    elif tag == "pre":
-        said.append("white-space:pre")
-    elif tag in ("marquee", "bdo"):
-        said.append(f"{tag}-text:moved")
+    elif tag in _OWN_STYLES:
+        said.append(_OWN_STYLES[tag])
     elif tag == "dialog" and "open" not in attributes:
         said.append("display:none")
     for name in attributes:
         if name in ("hidden", "popover"):
             said.append("display:none")
+        elif name in ("width", "height") and re.match(r"\d{4}", attributes[name]):
+            said.append(f"{name}:{attributes[name][:6]}")
         elif name in _OLD_ATTRIBUTES:
             said.append(_old_style(tag, name, attributes[name]))
     return sheets.read_style(";".join(said)) if said else ()
 
 
+_OWN_STYLES = {
+    "mark": "background-color:#ffff00;color:#000000",
+    "button": "background-color:#efefef;color:#000000",
+    "pre": "white-space:pre",
+    "textarea": "textarea:may show a part",
+    "marquee": "marquee:moves",
+    "bdo": "bdo:may read backwards",
+}
 _OLD_ATTRIBUTES = {"color": "color", "text": "color", "bgcolor": "background-color", "background": "background-image"}
 
 
@@ -406,7 +414,10 @@ def visible(source: str) -> Visible:
     doubts = [*dict.fromkeys([*notes, *found.doubts]), *reader.doubts]
     if reader.cascade.exhausted:
         doubts.append("more rules than were compared")
-    lines = (line.strip(" ") for line in re.sub(" {2,}", " ", "".join(reader.shown)).split("\n"))
+    joined = "".join(reader.shown)
+    if _FAR_BELOW.search(joined):
+        doubts.append("text far behind empty lines or blanks")
+    lines = (line.strip(" ") for line in re.sub(" {2,}", " ", joined).split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
     return Visible(
         text=text,
@@ -426,12 +437,18 @@ def _gather(tokens: list[Markup]) -> tuple[Sheets, Target | None, list[str]]:
     found = Sheets()
     base: Target | None = None
     notes: list[str] = []
+    inert = 0
     for number, token in enumerate(tokens):
         given = token.attributes
-        if token.closes or not token.tag:
+        if token.tag == "template":
+            inert = max(0, inert - 1) if token.closes else inert + 1
+        if token.closes or not token.tag or inert:
             continue
         if token.tag == "style" and given.get("type", "").lower() in ("", "text/css"):
-            found.add(tokens[number + 1].text, given.get("media", ""))
+            css = tokens[number + 1].text
+            found.add(css, given.get("media", ""))
+            if "<![cdata[" in css.lower():
+                notes.append("a style sheet in CDATA")
         elif token.tag == "link" and "stylesheet" in given.get("rel", "").lower() and given.get("href"):
             notes.append(f"a style sheet from elsewhere: {given['href'].strip()[:80]}")
         elif token.tag == "noscript" and re.search(r"<(?:style|link)", tokens[number + 1].text, re.IGNORECASE):

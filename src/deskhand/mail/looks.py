@@ -20,7 +20,7 @@ SMALLEST = 4.0
 _HIDDEN_CONTRAST = 1.1
 _FAINT_CONTRAST = 1.35
 _FAR = 200
-_VERY_FAR = 1500
+_VERY_FAR = 700
 _NEAR = 30
 
 
@@ -65,7 +65,7 @@ _DISPLAYS = _names(
 # These move, paint or name, and hide no text by themselves, unless a number in them is out of all proportion.
 _HARMLESS = _names(
     "box-sizing caption-side clear cursor direction empty-cells float font-family font-style font-weight font-variant "
-    "font-display font-smoothing hyphens image-rendering line-break min-height min-width object-fit object-position "
+    "font-display font-smoothing hyphens image-rendering line-break min-width object-fit object-position "
     "orphans osx-font-smoothing overflow-wrap pointer-events quotes resize size-adjust src table-layout tab-size "
     "tap-highlight-color text-align text-align-last text-rendering text-size-adjust text-transform text-shadow "
     "text-underline-position transition unicode-range user-select vertical-align widows word-break word-wrap z-index "
@@ -78,7 +78,9 @@ _HARMLESS_STARTS = (
     *("font-variant-", "background-", "transition-", "scroll-", "text-emphasis"),
 )
 _FOREIGN = ("-moz-", "-ms-", "-o-", "mso-", "--", "-premailer-", "panose", "page")
-_HUGE = re.compile(r"(?<![#\w.-])-?(?:\d{4,}|[3-9]\d\d)(?!\s*ms)(?:\.\d+)?\s*(?!%)(?:px|pt|em|rem|vw|vh|cm|in|\b)")
+_HUGE = re.compile(
+    r"(?<![#\w.-])-?(?:\d{4,}|[3-9]\d\d|\d{3}(?=v[wh]|r?em))(?!\s*ms)(?:\.\d+)?\s*(?!%)(?:px|pt|em|rem|vw|vh|cm|in|\b)"
+)
 _SHAPELESS = re.compile(r"scale(?:3d|x|y)?\(\s*0*\.?0*\s*[,)]|rect\([0\s,px]*\)|inset\(\s*(?:50|100)%|circle\(\s*0")
 _SHAPES = _names(
     "transform translate rotate scale filter clip clip-path mask mask-image mask-size mask-position backdrop-filter "
@@ -88,8 +90,8 @@ _SHAPES = _names(
 _NOTHING = _names("none auto normal visible 0 isolate clip") | _SAME
 _COVERING = _names("position margin inset transform translate rotate scale offset-path -webkit-transform")
 _LENGTHS = _names(
-    "font-size line-height text-indent letter-spacing word-spacing width height max-width max-height margin-left "
-    "margin-right margin-top margin-bottom left right top bottom"
+    "font-size line-height text-indent letter-spacing word-spacing width height max-width max-height min-height "
+    "margin-left margin-right margin-top margin-bottom left right top bottom"
 )
 
 
@@ -336,7 +338,7 @@ class Look:
             or not self.visible
             or self.letter < SMALLEST
             or self.opacity < 0.1
-            or not -_FAR / 2 < self.indent < _VERY_FAR
+            or not -_FAR / 2 < self.indent < 2 * _VERY_FAR
             or max(map(self._contrast, self.backgrounds)) < _HIDDEN_CONTRAST
         )
 
@@ -350,8 +352,8 @@ class Look:
             more.append(f"opacity: {self.opacity:.2g}")
         if self.letter < 6:
             more.append(f"font-size: {self.letter:.2g}px")
-        if self.line < SMALLEST:
-            more.append("line-height: 0")
+        if not SMALLEST <= self.line < _VERY_FAR:
+            more.append(f"line-height: {self.line:.0f}px")
         if self.spacing < -self.letter / 4:
             more.append("letter-spacing")
         return self.doubts.union(more) if more else self.doubts
@@ -424,6 +426,8 @@ def _compute(parent: Look, style: dict[str, Value], doubts: dict[str, str]) -> L
     height = letter * 1.2 if "font-size" in style else parent.line
     if isinstance(line, tuple) and line[1] == "":
         height = float(line[0]) * letter  # type: ignore[arg-type]
+    elif isinstance(line, tuple) and line[1] == "%":
+        height = float(line[0]) * letter / 100  # type: ignore[arg-type]
     elif isinstance(line, tuple):
         height = _pixels(line, letter, letter) or 0
     made = replace(
@@ -452,7 +456,8 @@ def _is_gone(style: dict[str, Value], pixels: Callable[..., float | None], doubt
         sizes = [pixels(name) for name in ("width", "height", "max-width", "max-height")]
         if any(size is not None and size < SMALLEST for size in sizes) or line < 1:
             return True
-        if any(size is not None for size in (sizes[1], sizes[3])) or style.get("white-space") == "nowrap":
+        narrow = any(size is not None and size < _FAR for size in sizes)
+        if narrow or any(size is not None for size in (sizes[1], sizes[3])) or style.get("white-space") == "nowrap":
             doubts.append("overflow: hidden in a box of a fixed size")
     margins = [pixels(name) for name in style if name.startswith("margin")]
     offsets = [pixels(name) for name in style if name.startswith(("left", "right", "top", "bottom", "inset"))]
@@ -461,9 +466,15 @@ def _is_gone(style: dict[str, Value], pixels: Callable[..., float | None], doubt
     elif style["position"] != "relative" or any(offset and abs(offset) > _NEAR for offset in offsets):
         doubts.append(f"position: {style['position']}")
     moves = [move for move in (*margins, *offsets) if move is not None]
+    if (pixels("height") or pixels("min-height") or 0) > 2 * _VERY_FAR or (pixels("width") or 0) > 4 * _VERY_FAR:
+        doubts.append("a margin, a width or a height out of proportion")
     if any(move < -_NEAR or move > _VERY_FAR for move in moves):
         doubts.append("a margin or an offset out of proportion")
-    return any(move <= -_FAR for move in moves) or any(offset and offset > 2 * _VERY_FAR for offset in offsets)
+    # A margin behind it moves what follows, not the element.
+    before = [pixels(name) for name in ("margin-left", "margin-top", "margin-0", "margin-3")]
+    return any(move is not None and move <= -_FAR for move in (*before, *offsets)) or any(
+        offset and offset > 4 * _VERY_FAR for offset in offsets
+    )
 
 
 def _letter(value: Value, parent: float) -> float:

@@ -309,6 +309,9 @@ class _SheetParser:
                 self.sheets.doubts.append("a font of its own")
             return
         found = tuple(each for text in level.declarations for each in read_declaration(unescape(text).lower()))
+        if any(each.name == "position" and each.value in ("absolute", "fixed") for each in found):
+            made = [selector[:60] for selector in level.selectors if re.search(r":(?:before|after)", selector.lower())]
+            self.sheets.doubts += [f"the rule {selector}" for selector in made]
         for selector in level.selectors if found else ():
             parts, weight = _read_selector(selector)
             self.sheets.rules.append(StyleRule(parts, weight, found, level.conditions, selector[:60]))
@@ -430,7 +433,7 @@ def _holds(conditions: tuple[str, ...], screen: Screen) -> Verdict:
 
 @lru_cache(maxsize=1000)
 def _holds_one(queries: str, screen: Screen) -> Verdict:
-    if queries == "?" or "((" in queries or len(queries) > 1000:
+    if queries == "?" or len(queries) > 1000 or re.search(r"\([^()]*\(", queries):
         return Verdict.PERHAPS
     return max(_holds_query(query.strip(), screen) for query in queries.split(","))
 
