@@ -109,55 +109,50 @@ def hooked(event: str, **more: object) -> str:
 
 
 @requirement("agents:hooks")
-@pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit"])
-def test_where_an_exit_code_would_cost_the_prompt_mail_is_added_to_the_context(terminal: Terminal, event: str) -> None:
-    sent = terminal.agentmail("a1", "send", "a2", 'say "hé"').stdout[9:17]
+def test_where_an_exit_code_would_cost_the_prompt_mail_is_added_to_the_context(terminal: Terminal) -> None:
+    for event in ("SessionStart", "UserPromptSubmit"):
+        sent = terminal.agentmail("a1", "send", "a2", 'say "hé"').stdout[9:17]
 
-    got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
-    after = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
+        got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
+        after = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event))
 
-    context = f'You got new mail\nFrom: a1\nID: {sent}\n\nsay "hé"'
-    answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
-    assert (got.returncode, json.loads(got.stdout), got.stderr) == (0, answer, "")
-    assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
-
-
-@requirement("agents:hooks")
-@pytest.mark.parametrize("event", ["PostToolUse", "Stop"])
-def test_where_the_model_reads_the_complaint_mail_is_one(terminal: Terminal, event: str) -> None:
-    terminal.agentmail("a1", "send", "a2", "hello")
-
-    got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event, stop_hook_active=True))
-
-    assert (got.returncode, got.stdout) == (2, "")
-    assert got.stderr.endswith("\n\nhello")
+        context = f'You got new mail\nFrom: a1\nID: {sent}\n\nsay "hé"'
+        answer = {"hookSpecificOutput": {"hookEventName": event, "additionalContext": context}}
+        assert (got.returncode, json.loads(got.stdout), got.stderr) == (0, answer, "")
+        assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
 
 
 @requirement("agents:hooks")
-@pytest.mark.parametrize(
-    "stdin",
-    [
-        *map(hooked, ["PreToolUse", "Notification", "PreCompact", "SessionEnd", "SubagentStop", "BeforeAgent", "x"]),
-        hooked("PostToolUse", agent_id="a7"),
-    ],
-)
-def test_where_the_model_sees_nothing_no_mail_is_read(terminal: Terminal, stdin: str) -> None:
+def test_where_the_model_reads_the_complaint_mail_is_one(terminal: Terminal) -> None:
+    for event in ("PostToolUse", "Stop"):
+        terminal.agentmail("a1", "send", "a2", "hello")
+
+        got = terminal.agentmail("a2", "receive", "--hook", stdin=hooked(event, stop_hook_active=True))
+
+        assert (got.returncode, got.stdout) == (2, "")
+        assert got.stderr.endswith("\n\nhello")
+
+
+@requirement("agents:hooks")
+def test_where_the_model_sees_nothing_no_mail_is_read(terminal: Terminal) -> None:
     terminal.agentmail("a1", "send", "a2", "hello")
+    unseen = ("PreToolUse", "Notification", "PreCompact", "SessionEnd", "SubagentStop", "BeforeAgent", "x")
 
-    got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
+    for stdin in (*map(hooked, unseen), hooked("PostToolUse", agent_id="a7")):
+        got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
+        assert (got.returncode, got.stdout, got.stderr) == (0, "", ""), stdin
 
-    assert (got.returncode, got.stdout, got.stderr) == (0, "", "")
     assert terminal.agentmail("a2", "receive").stdout.endswith("\n\nhello")
 
 
 @requirement("agents:hooks")
-@pytest.mark.parametrize("stdin", ["", "{", "[]", "{}", '{"hook_event_name": 5}', "hello\n"])
-def test_a_hook_that_is_told_no_event_answers_as_the_existing_program(terminal: Terminal, stdin: str) -> None:
-    terminal.agentmail("a1", "send", "a2", "hello")
+def test_a_hook_that_is_told_no_event_answers_as_the_existing_program(terminal: Terminal) -> None:
+    for stdin in ("", "{", "[]", "{}", '{"hook_event_name": 5}', "hello\n"):
+        terminal.agentmail("a1", "send", "a2", "hello")
 
-    got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
+        got = terminal.agentmail("a2", "receive", "--hook", stdin=stdin)
 
-    assert (got.returncode, got.stderr.endswith("\n\nhello")) == (2, True)
+        assert (got.returncode, got.stderr.endswith("\n\nhello")) == (2, True), stdin
 
 
 @requirement("agents:hooks")
@@ -192,30 +187,28 @@ def test_what_another_agent_wrote_steers_no_terminal_and_passes_for_no_other_lin
     assert hook == f"You got new mail\n{shown}"
 
 
-@requirement("agents:printable")
-@pytest.mark.parametrize(
-    "name",
-    [
-        "person",
-        "pers\u200bon",
-        "Person",
-        " person ",
-        "\u0440\u0435rson",
-        "pe\u0301rson",
-        "\uff50erson",
-        "pers0n",
-        "x\u202ey",
-        "x\ny",
-    ],
-)
-def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(terminal: Terminal, name: str) -> None:
-    refused = terminal.agentmail(None, "send", "a2", "hello", DESKHAND_AGENT=name)
+NOT_NAMES = [
+    "person",
+    "pers\u200bon",
+    "Person",
+    " person ",
+    "\u0440\u0435rson",
+    "pe\u0301rson",
+    "\uff50erson",
+    "pers0n",
+]
 
-    assert (refused.returncode, refused.stdout) == (2, "")
-    assert terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT=name).returncode == 0
-    assert terminal.agentmail("a1", "recipients").stdout == "a1 [you]\na2\n"
-    server = terminal.agentmail(None, "mcp", DESKHAND_AGENT=name)
+
+@requirement("agents:printable")
+def test_no_agent_has_a_name_that_reads_as_the_persons_or_cannot_be_read(terminal: Terminal) -> None:
+    for name in (*NOT_NAMES, "x\u202ey", "x\ny"):
+        refused = terminal.agentmail(None, "send", "a2", "hello", DESKHAND_AGENT=name)
+        assert (refused.returncode, refused.stdout) == (2, ""), name
+        assert terminal.agentmail(None, "receive", "--hook", DESKHAND_AGENT=name).returncode == 0, name
+    server = terminal.agentmail(None, "mcp", DESKHAND_AGENT="pers\u200bon")
+
     assert (server.returncode, server.stdout) == (1, "")
+    assert terminal.agentmail("a1", "recipients").stdout == "a1 [you]\na2\n"
 
 
 @requirement("agents:printable")

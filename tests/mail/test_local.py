@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from deskhand.errors import BadConfig, InvalidInput, NotFound, SendFailed, Unavailable
+from deskhand.errors import AuthRequired, InvalidInput, NotFound, SendFailed, Unavailable
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.local import Incoming, LocalMailbox
 from tests.home import Home
@@ -254,7 +254,7 @@ def test_a_desk_without_an_address_has_no_mailbox(home: Home) -> None:
     environment = {key: value for key, value in home.environment.items() if key != "DESKHAND_ADDRESS"}
     done = Home(home.vault, environment).command("mail", "search")
 
-    assert done.returncode == BadConfig.exit_code
+    assert done.returncode == AuthRequired.exit_code
     assert "DESKHAND_ADDRESS" in done.stderr
 
 

@@ -62,4 +62,4 @@ def test_what_is_no_state_is_put_aside_and_named(office: Office, state: Path, da
 def test_an_empty_file_is_simply_filled(office: Office, state: Path) -> None:
     state.touch()
     office.passes()
-    assert [file.name for file in state.parent.glob("*.json")] == [state.name]
+    assert [file.name for file in state.parent.glob("orchestrator_state*")] == [state.name]

@@ -496,6 +496,26 @@ async def test_the_time_of_completion_is_kept_on_the_way_in_and_out(rest: httpx2
     assert b"\r\nCOMPLETED:20200102T030405Z\r\n" in await exported(rest)
 
 
+@requirement("tasks:vtodo")
+@pytest.mark.parametrize(
+    "due_date", ["0001-01-01T00:00:00Z", "0002-01-01T10:00:00Z", "9995-06-01T12:00:00Z", "9999-12-31T23:59:59Z"]
+)
+async def test_the_first_and_the_last_years_stop_nobody(home: Home, due_date: str) -> None:
+    desk = Desk(load(home.environment | {"DESKHAND_USER": "ann", "DESKHAND_TIMEZONE": "America/New_York"}).settings)
+    try:
+        body = {"title": "t", "due_date": due_date, "recurrence": "FREQ=DAILY"}
+        made = await desk.tasks.call("ann", "POST", "/tasks", body=body)
+        file: str = await desk.tasks.call("ann", "GET", "/tasks/export")
+        done = await desk.tasks.call("ann", "PATCH", f"/tasks/{made['id']}", body={"completed": True})
+        again = await desk.tasks.call("bob", "POST", "/tasks/import", body=file.encode())
+    finally:
+        await desk.leave_tasks()
+        desk.close()
+
+    assert "RECURRENCE:FREQ=DAILY" in file
+    assert (done["completed"], again["imported"], again["problems"]) == (True, 1, [])
+
+
 @requirement("store:upgraded")
 async def test_a_task_that_was_completed_before_keeps_the_last_time_it_can_have_been(home: Home) -> None:
     home.path.mkdir()

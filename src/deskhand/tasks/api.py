@@ -249,7 +249,7 @@ class _Backend:
         if not given:
             raise InvalidInput("nothing was given to change", hint="send at least one field")
         said: dict[str, Any] = {"fields": sorted(given)}
-        if isinstance(changes.title, str):
+        if "title" in given:
             said["subject"] = changes.title
         wanted = self._resolve_due(changes, self._now())
         work = partial(rows.update, task_id=task_id, changes=wanted, if_match=if_match)

@@ -264,6 +264,7 @@ def _fields(said: dict[str, Any]) -> list[FieldProblem]:
                 if isinstance(item, dict) and {"field", "message"} <= item.keys()
             ]
         case {"detail": [*found]}:
-            return problems({"input": None, "type": "", **item} for item in found if {"loc", "msg"} <= item.keys())
+            told = [item for item in found if isinstance(item, dict) and {"loc", "msg"} <= item.keys()]
+            return problems({"input": None, "type": "", **item} for item in told)
         case _:
             return []

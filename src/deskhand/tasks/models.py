@@ -181,19 +181,14 @@ class TaskChanges(_Asked):
 
     model_config = ConfigDict(json_schema_extra={"minProperties": 1})
 
-    title: Title | MISSING | None = MISSING
+    title: Title | MISSING = MISSING
     description: Description | MISSING | None = MISSING
-    priority: PriorityLevel | MISSING | None = MISSING
+    priority: PriorityLevel | MISSING = MISSING
     due_date: Due | MISSING | None = MISSING
     project: Name | MISSING | None = MISSING
     labels: Labels | MISSING = MISSING
     parent_id: TaskId | MISSING | None = MISSING
     recurrence: RecurrenceRule | MISSING | None = MISSING
-
-    def values(self) -> dict[str, Any]:
-        """What each field shall be; null for what every task has changes nothing."""
-        given = self.model_dump()
-        return {name: value for name, value in given.items() if value is not None or name not in ("title", "priority")}
 
 
 class Completion(_Asked):

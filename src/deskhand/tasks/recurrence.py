@@ -114,11 +114,14 @@ def following(rule: Recurrence, start: datetime, after: datetime, zone: tzinfo) 
 
     Days and clock are those of `zone`. A time that the clock skips is as long after the one before it as ever.
     """
-    for number, moment in enumerate(_moments(rule, start.astimezone(zone), after.astimezone(zone))):
-        if (rule.count is not None and number >= rule.count) or _is_over(rule, moment):
-            return None
-        if moment.astimezone(UTC) > after:
-            return moment.astimezone(UTC)
+    try:
+        for number, moment in enumerate(_moments(rule, start.astimezone(zone), after.astimezone(zone))):
+            if (rule.count is not None and number >= rule.count) or _is_over(rule, moment):
+                return None
+            if moment.astimezone(UTC) > after:
+                return moment.astimezone(UTC)
+    except OverflowError:  # the years are over
+        return None
     return None
 
 
@@ -138,13 +141,10 @@ def _moments(rule: Recurrence, start: datetime, after: datetime) -> Iterator[dat
         first = max(first, after.date())
     past = min(max((after.date() - first).days, 0), LONGEST_SERIES_DAYS)
     clock = start.timetz().replace(fold=0)
-    try:
-        for ahead in range(past + HORIZON_DAYS):
-            day = first + timedelta(ahead)
-            if _matches(rule, start.date(), day):
-                yield datetime.combine(day, clock)
-    except OverflowError:
-        return
+    for ahead in range(past + HORIZON_DAYS):
+        day = first + timedelta(ahead)
+        if _matches(rule, start.date(), day):
+            yield datetime.combine(day, clock)
 
 
 def last_day(rule: Recurrence, start: date, day: date) -> date | None:

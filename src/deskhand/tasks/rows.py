@@ -306,7 +306,7 @@ def update(tx: Transaction, user: str, task_id: int, changes: TaskChanges, now: 
     if isinstance(changes.parent_id, int):
         lock_in_order(tx, user, [task_id, changes.parent_id])
     before = _lock_row(tx, user, task_id, if_match)
-    after = check(tx, before._replace(**changes.values()))
+    after = check(tx, before._replace(**changes.model_dump()))
     return save(tx, before, after, now).wire()
 
 

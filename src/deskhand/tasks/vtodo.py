@@ -57,6 +57,8 @@ _TIME = re.compile(r"([0-9]{8})(?:T([0-9]{6})(Z?))?")
 _DURATION = re.compile(
     r"\+?P(?:(\d{1,4})W|(?:(\d{1,5})D)?(?:T(?:(\d{1,6})H)?(?:(\d{1,7})M)?(?:(\d{1,8})S)?)?)", re.ASCII
 )
+_FIRST_YEAR = "1000"
+_LAST_YEAR = "9900"
 _RANKS: dict[str, int] = {PriorityLevel.URGENT: 1, PriorityLevel.HIGH: 3, PriorityLevel.MEDIUM: 5, PriorityLevel.LOW: 9}
 
 
@@ -127,19 +129,29 @@ def _times(task: TaskRow, zone: ZoneInfo, series: list[datetime]) -> Iterator[st
         return
     if task.series_start != task.due_date:
         yield f"X-DESKHAND-SERIES-START:{_basic(task.series_start)}"
-    due = datetime.fromisoformat(task.due_date).astimezone(zone)
-    # A series is walked in wall time from its start, which lies before the task is due and on the same day.
-    begun = due.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-    counts_on = task.series_start != task.due_date and "COUNT=" in task.recurrence
-    if counts_on or f"{due:%H%M%S}" == "000000":
-        # Another program would count from this task on, or has no day to begin on.
+    due = _begin_of_series(task, task.recurrence, zone)
+    if due is None:
         yield f"DUE:{_basic(task.due_date)}"
         yield f"X-DESKHAND-RECURRENCE:{task.recurrence}"
         return
     series.append(due)
+    # A series is walked in wall time from its start, which lies before the task is due and on the same day.
+    begun = due.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
     yield f"DTSTART{_in_zone(begun, zone)}"
     yield f"DUE{_in_zone(due, zone)}"
     yield f"RRULE:{_with_utc_end(task.recurrence, zone)}"
+
+
+def _begin_of_series(task: TaskRow, rule: str, zone: ZoneInfo) -> datetime | None:
+    """When the task is due in wall time; None where no other program could go on with its series from there.
+
+    It would count from this task on, has no moment of that day to begin on, or leaves the years that a clock has.
+    """
+    counts_on = task.series_start != task.due_date and "COUNT=" in rule
+    if counts_on or task.due_date is None or not _FIRST_YEAR < task.due_date < _LAST_YEAR:
+        return None
+    due = datetime.fromisoformat(task.due_date).astimezone(zone)
+    return None if f"{due:%H%M%S}" == "000000" else due
 
 
 def _in_zone(at: datetime, zone: ZoneInfo) -> str:
