@@ -124,7 +124,9 @@ async def _show(
     waiting = listing["counts"].waiting
     title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
-    return render(request, "approvals.html", status=status, title=title, here="/", **listing, **known, **beside)
+    context = {"title": title, "here": "/", **listing, **known, **beside}
+    # A text of two million characters takes a moment, which is not the event loop's.
+    return await to_thread.run_sync(partial(render, request, "approvals.html", status=status, **context))
 
 
 async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
