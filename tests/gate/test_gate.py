@@ -633,3 +633,19 @@ async def test_later_the_same_mail_is_asked_for_anew_and_its_card_names_the_firs
     desk.close()
     assert card.risk.level == "high"
     assert card.risk.reasons[0].startswith("Exactly this mail was sent before, on 2026-11-15T09:00:00.000Z (request ")
+
+
+@requirement("email:contract")
+async def test_a_body_that_looks_like_a_page_leaves_the_email_server_as_the_plain_text_that_it_is(site: Site) -> None:
+    page = "<html><body><p style='display:none'>x</p>Hello</body></html>"
+    async with site.client("email") as client:
+        await said(client, "send_email", **HELLO | {"body": page})
+        assert "leaves as HTML" not in site.pending().read_text()
+        site.approve()
+        await said(client, "send_email", **HELLO | {"body": page})
+        await said(client, "draft_email", **HELLO | {"body": page})
+    (mail,) = site.sent
+    assert mail.get_content_type() == "text/plain"
+    assert mail.get_content().strip() == page
+    (draft,) = site.gmail.account.drafts.values()
+    assert b"text/plain" in site.gmail.account.mails[draft].raw

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -40,6 +41,8 @@ exit codes:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    # Whoever serves configures the log; a command says what it has to say itself.
+    logging.getLogger("deskhand").addHandler(logging.NullHandler())
     options = parser().parse_args(argv)
     try:
         return int(options.run(options) or 0)

@@ -67,7 +67,7 @@ def _show(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "tuple[Card, str]":
         request = await desk.waiting.find(options.id)
         text = desk.door.show(request)
-        seen = risk.read_html(request.action.body)
+        seen = risk.read_html(request.action.body, as_text=request.action.as_text)
         if request.home == "Drafts" and seen:
             text = f"{text}\n## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"
         if request.home == "Drafts" and request.difference:

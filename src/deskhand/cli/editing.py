@@ -79,7 +79,7 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
 
 def confirm_text(card: Card) -> bool:
     print(plain(f"To: {letter(card).to}\nSubject: {card.subject}\n\n{card.body}"), file=sys.stderr)
-    if seen := read_html(card.body):
+    if seen := read_html(card.body, as_text=card.as_text):
         print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
     print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")

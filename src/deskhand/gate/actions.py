@@ -71,6 +71,8 @@ class SendEmail(BaseModel):
     subject: Subject
     body: Body
     reply_to_message_id: str | None = None
+    as_text: bool = False
+    """Whatever the body looks like, it leaves as plain text."""
 
 
 class ReplyEmail(BaseModel):
@@ -80,6 +82,7 @@ class ReplyEmail(BaseModel):
     thread_id: Name
     message_id: Name
     body: Body
+    as_text: bool = False
 
 
 Proposal = SendEmail | ReplyEmail
@@ -99,10 +102,14 @@ class Mail(BaseModel):
     reply_to_message_id: str | None = None
     in_reply_to: str | None = None
     references: tuple[str, ...] = ()
+    as_text: bool = False
+    """A body that is written as a whole HTML page leaves as plain text all the same."""
 
     @cached_property
     def digest(self) -> str:
         fields = self.model_dump(mode="json")
+        if not self.as_text:
+            del fields["as_text"]  # a mail that looks like no page has the digest that it always had
         return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
@@ -143,7 +150,8 @@ async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Mail, FullMess
     account = await mailbox.address()
     match proposal:
         case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=None):
-            return Mail(kind="send_email", account=account, to=to, subject=subject, body=body), None
+            as_text = proposal.as_text and mime.is_html(body)
+            return Mail(kind="send_email", account=account, to=to, subject=subject, body=body, as_text=as_text), None
         case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=str() as message_id):
             found = await mailbox.get(message_id)
         case ReplyEmail(message_id=message_id, body=body):
@@ -152,7 +160,8 @@ async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Mail, FullMess
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
             to = mime.reply_recipient(found, account)
             subject = mime.reply_subject(found.summary.subject)
-    mail = Mail(kind=proposal.kind, account=account, to=to, subject=subject, body=body)
+    as_text = proposal.as_text and mime.is_html(body)
+    mail = Mail(kind=proposal.kind, account=account, to=to, subject=subject, body=body, as_text=as_text)
     return in_thread(mail, found), found
 
 
@@ -183,5 +192,6 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
         action_id=send_id,
         in_reply_to=mail.in_reply_to,
         references=mail.references,
+        as_text=mail.as_text,
     )
     return Outgoing(raw, (mail.to,), message_id, send_id, mail.thread_id)

@@ -119,7 +119,7 @@ def _page(request: Request) -> str:
         "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_BACK}",
     ]
-    if seen := read_html(action.body):
+    if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
     if request.note:
         parts.insert(2, f"## Please look first\n\n{escape(request.note)}")

@@ -55,6 +55,8 @@ class Facts:
     """Of the addresses that this desk has written to."""
     warnings: tuple[str, ...] = ()
     """What is odd about the mail it answers."""
+    as_text: bool = False
+    """It leaves as plain text, though it is written as a page."""
     sent_before: str | None = None
     """That the very same mail has left already."""
 
@@ -103,7 +105,9 @@ def _name(facts: Facts) -> _Reasons:
 
 
 def _links(facts: Facts) -> _Reasons:
-    hosts, masked = linked_hosts(f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body))
+    hosts, masked = linked_hosts(
+        f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body, as_text=facts.as_text)
+    )
     if _UNREAD in hosts:
         yield "high", f"There are {_UNREAD}."
     if hosts:
@@ -114,7 +118,7 @@ def _links(facts: Facts) -> _Reasons:
 
 
 def _html(facts: Facts) -> _Reasons:
-    seen = read_html(facts.body)
+    seen = read_html(facts.body, as_text=facts.as_text)
     if seen is None:
         return
     yield "medium", f"It leaves as HTML: a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}."
@@ -171,9 +175,9 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
 )
 
 
-def read_html(body: str) -> Visible | None:
+def read_html(body: str, *, as_text: bool = False) -> Visible | None:
     """What a reader sees of a body that leaves as HTML; None where it leaves as plain text."""
-    if not mime.is_html(body):
+    if as_text or not mime.is_html(body):
         return None
     return _read_html(body[:LOOKED_AT])
 
@@ -254,7 +258,7 @@ def assess_text(mail: Mail) -> list[str]:
 
     The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
     """
-    facts = Facts(mail.account, mail.to, mail.subject, mail.body, known=True)
+    facts = Facts(mail.account, mail.to, mail.subject, mail.body, known=True, as_text=mail.as_text)
     found = assess(facts)
     level = found.level
     if level == "low" and _is_outside(facts):

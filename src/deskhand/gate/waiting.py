@@ -52,6 +52,8 @@ class Card:
     to: tuple[Recipient, ...]
     subject: str
     body: str
+    as_text: bool
+    """It leaves as plain text, though its body is written as a page."""
     answers: str | None
     """The message id of the mail it answers."""
     difference: str | None
@@ -201,6 +203,7 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
         to=(recipient,),
         subject=mail.subject,
         body=mail.body,
+        as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,
         asked_by=request.asked_by or "not written down",
@@ -216,6 +219,7 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
 def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
     mail = request.action
     facts = Facts(
+        as_text=mail.as_text,
         account=mail.account,
         to=mail.to,
         subject=mail.subject,

@@ -342,6 +342,7 @@ def compose(
     action_id: str | None,
     in_reply_to: str | None = None,
     references: Sequence[str] = (),
+    as_text: bool = False,
 ) -> bytes:
     """The bytes of a mail, exactly as it would leave; what would not read as meant is refused."""
     text = _demand_body(body)
@@ -351,7 +352,7 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
-    kind = "html" if is_html(text) else "plain"
+    kind = "html" if is_html(text) and not as_text else "plain"
     encoding, content = _transfer_encode(text)
     lines = [
         f"From: {recipient(sender)}",

@@ -24,6 +24,7 @@ from mcp_types import CallToolResult
 from deskhand import clock
 from deskhand.audit import redact, vault_log
 from deskhand.clock import iso
+from deskhand.config import copy_environment
 from deskhand.errors import (
     AuthRequired,
     Denied,
@@ -190,7 +191,9 @@ class MCPClient:
         if self.command[0].startswith(("http://", "https://")):
             return streamable_http_client(self.command[0], http_client=http)
         program, *arguments = self.command
-        environment = {"VAULT_PATH": str(self.vault_path)} | (self._environment or {})
+        environment = self._environment
+        if environment is None:
+            environment = copy_environment() | {"VAULT_PATH": str(self.vault_path)}
         return stdio_client(StdioServerParameters(command=program, args=arguments, env=environment), complaints)
 
     async def _forget(self, client: Client) -> None:

@@ -65,7 +65,7 @@ def _letter(request: Request) -> SendEmail:
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
-    letter = _letter(request).model_dump(exclude={"kind"})
+    letter = _letter(request).model_dump(exclude={"kind", "as_text"})
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
         await gmail.call_tool("send_email", letter)

@@ -100,7 +100,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
     async def send_email(to: To, subject: Subject, body: Body) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then the answer says where the request waits."""
-        letter = SendEmail(to=to, subject=subject, body=body)
+        letter = SendEmail(to=to, subject=subject, body=body, as_text=True)
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(_describe_send(letter, outcome, stays_here(desk)), recorded=True)
 
@@ -110,7 +110,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         body: Annotated[str, Field(description="Plain text reply body")],
     ) -> ToolResult[Answer]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""
-        answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body)
+        answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body, as_text=True)
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
         return ToolResult(_describe_reply(answer, outcome, stays_here(desk)), recorded=True)
 
@@ -253,6 +253,7 @@ def _compose_draft(mail: Mail, date: datetime) -> bytes:
         message_id=f"<{uuid.uuid4().hex}@{mail.account.rpartition('@')[2]}>",
         date=date,
         action_id=None,
+        as_text=True,
     )
 
 

@@ -65,7 +65,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
     async def send_email(
         to: To,
         subject: Subject,
-        body: Annotated[str, Field(description="Plain-text body")],
+        body: Annotated[str, Field(description="Plain-text or HTML body")],
         reply_to_message_id: Annotated[str | None, Field(description="message to reply to, in its thread")] = None,
     ) -> ToolResult[SendEmailResult]:
         """Ask to send an email. It leaves only after the person approved exactly this text;

@@ -146,7 +146,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
 
 def _read_card(card: Card) -> dict[str, Any]:
     """What is read from the text itself, which for a long one takes a moment."""
-    seen = read_html(card.body)
+    seen = read_html(card.body, as_text=card.as_text)
     return {
         "as_read": seen and seen.text,
         "hosts": linked_hosts(f"{card.subject}\n{card.body}", seen)[0],
