@@ -92,7 +92,7 @@ class OldDesk:
         row = {
             "id": name_of(word),
             "asked": mail.digest,
-            "action": mail.model_dump_json(),
+            "action": mail.model_dump_json(exclude={"as_text"}),
             "state": state,
             "revision": revision,
             "file": f"email-send-{name_of(word)}{ending}.md",

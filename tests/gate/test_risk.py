@@ -72,6 +72,7 @@ def test_every_field_is_in_the_digest() -> None:
         "reply_to_message_id": "1",
         "in_reply_to": "<1@x>",
         "references": ("<1@x>",),
+        "as_text": True,
     }
     digests = {Mail.model_validate(action.model_dump() | {name: value}).digest for name, value in changes.items()}
 

@@ -64,7 +64,7 @@ def test_killed_workers_lose_nothing_and_do_nothing_twice(shared: Office) -> Non
     shared.once()
 
     sent = [mail.subject for mail in shared.mails("in:sent")]
-    assert len(sent) == len(set(sent)) == number
+    assert len(sent) == len(set(sent)) == number, shared.home.command("status", "--json").stdout
     done = [shared.properties(file) for file in shared.files("Done")]
     assert sum(each["type"] == "email" for each in done) == number
     assert [shared.files(folder) for folder in ("Needs_Action", "Drafts", "Approved")] == [[], [], []]
