@@ -18,7 +18,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import BODY_LIMIT, Mail
+from deskhand.gate.actions import BODY_LIMIT, Mail, SendEmail
 from deskhand.gate.waiting import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
@@ -105,7 +105,8 @@ async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(desk
 
 @requirement("gate:html")
 async def test_a_card_that_leaves_as_html_says_so_and_shows_what_a_reader_sees(desk: Desk, person: Person) -> None:
-    await asked(desk, body="<!doctype html><p>Dear Ann</p><p hidden>SECRET</p><a href=//evil.example/x>here</a>")
+    page = "<!doctype html><p>Dear Ann</p><p hidden>SECRET</p><a href=//evil.example/x>here</a>"
+    await desk.gate.propose(SendEmail(**HELLO | {"body": page}), "gmail_mcp")
     card = await the_card(desk)
     assert card.risk.level == "high"
 
