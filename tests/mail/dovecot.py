@@ -233,8 +233,11 @@ class Dovecot(ImapAccount):
 
     def disconnect_everyone(self) -> None:
         """Every connection to this mailbox ends, as after a restart; the server goes on."""
-        command = ["doveadm", "-c", str(self._process.config), "kick", self.user]
-        subprocess.run(command, check=True, capture_output=True)
+        doveadm = ["doveadm", "-c", str(self._process.config)]
+        subprocess.run([*doveadm, "kick", self.user], check=True, capture_output=True)
+        # The sessions end a moment later, and with them whoever would have signed in meanwhile.
+        while self.user in subprocess.run([*doveadm, "who"], check=True, capture_output=True, text=True).stdout:
+            pass
 
     def logins(self) -> int:
         """How often somebody signed in so far."""
