@@ -32,9 +32,9 @@ BEGIN = f"""
 set -e
 mount -t tmpfs none /run
 mount -t tmpfs none /mnt
-mkdir /mnt/etc /mnt/work
+mkdir /mnt/etc /mnt/scratch
 mount -t overlay -o lowerdir={PACKAGES}/usr:/usr usr /usr
-mount -t overlay -o lowerdir={PACKAGES}/etc:/etc,upperdir=/mnt/etc,workdir=/mnt/work etc /etc
+mount -t overlay -o lowerdir={PACKAGES}/etc:/etc,upperdir=/mnt/etc,workdir=/mnt/scratch etc /etc
 users=$(seq -f user%g {USERS})
 keep_passwords() {{
     for user in $users; do echo {PASSWORD} | saslpasswd2 -p -c -u test -f /mnt/sasldb2 $user; done

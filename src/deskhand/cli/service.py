@@ -60,9 +60,9 @@ def _status(options: argparse.Namespace) -> None:
     lines = [
         f"service: {'installed' if found.is_installed else 'not installed'}",
         f"desk: {'runs' if runs else 'does not run'}",
-        "It holds against:",
+        "What holds:",
         *(f"- {each}" for each in service.HOLDS),
-        "It does not hold against:",
+        "What does not hold:",
         *(f"- {each}" for each in service.DOES_NOT_HOLD),
     ]
     tell(options, facts, "\n".join(lines))
