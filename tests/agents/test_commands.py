@@ -1,6 +1,7 @@
 """The existing program's table of commands, row by row, in real tmux."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -468,10 +469,14 @@ def test_a_hook_without_mail_takes_at_most_three_times_as_long_as_python_itself(
         subprocess.run(command, env=terminal.variables("a2"), cwd=terminal.repository, check=True)
         return time.perf_counter() - started
 
-    pairs = [(seconds([AGENTMAIL, "receive", "--hook"]), seconds([sys.executable, "-c", "pass"])) for _ in range(15)]
-
-    hook, bare = (min(times) for times in zip(*pairs, strict=True))
-    assert hook <= 3 * bare
+    # The least of many tries: what else runs on the machine is not the hook's.
+    hook = bare = math.inf
+    for number in range(60):
+        hook = min(hook, seconds([AGENTMAIL, "receive", "--hook"]))
+        bare = min(bare, seconds([sys.executable, "-c", "pass"]))
+        if number >= 10 and hook <= 3 * bare:
+            return
+    pytest.fail(f"a hook took {hook:.3f} s, python {bare:.3f} s")
 
 
 @requirement("agents:hints")
