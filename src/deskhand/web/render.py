@@ -58,6 +58,7 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
         "places": PLACES,
         "demo": request.app.state.demo,
         "down": request.app.state.desk.parts.down,
+        "asks_password": request.app.state.desk.settings.proof == "passkey",
     }
     if context.get("problem"):
         status = 422
