@@ -8,6 +8,7 @@ import os
 import sys
 
 Environment = os._Environ[str] | dict[str, str]
+NO_WINDOWS = "deskhand runs on Linux and macOS; on Windows install and run it inside WSL\n"
 
 
 def variables() -> Environment:
