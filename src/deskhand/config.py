@@ -149,7 +149,7 @@ class Settings(BaseModel):
         "any",
     )
     proof: LeastProof = option(
-        "approvals.proof",
+        "proof",
         "DESKHAND_PROOF",
         "vault, page or passkey",
         "The least that counts as your answer: a moved file, the page or terminal, or your password for each answer.",
@@ -329,6 +329,8 @@ OPTIONS: dict[str, Option] = {
 }
 
 
+_ALSO = {"approvals.proof": "proof", "approvals.files": "approvals"}
+"""The same options as a table, in which the short `approvals` cannot stand."""
 _OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 
@@ -369,7 +371,7 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
         sources[name] = source
 
     fields = {option.key: name for name, option in OPTIONS.items() if name != "home"}
-    fields["approvals.files"] = "approvals"  # beside `approvals.proof` the short name cannot stand
+    fields |= _ALSO
     for key, value in _read_file(file).items():
         if key in fields:
             give(fields[key], value, "config.toml")
