@@ -4,6 +4,7 @@ An answer names the digest of what was shown: what has changed since is shown ag
 changes the row and is written down with it, in one transaction; the vault's files follow.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -210,12 +211,12 @@ class Answers:
         if action == request.action and request.fault is None:
             return
         now = self._now()
-        compose(action, "check", now)
+        await asyncio.to_thread(compose, action, "check", now)
         revision = request.revision + 1
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": describe_difference(request.proposed, action),
+            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
             "fault": None,
             "note": None,
         }
