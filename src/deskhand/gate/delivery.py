@@ -37,7 +37,6 @@ from deskhand.gate.folders import RequestFile
 from deskhand.gate.later import backoff
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
-from deskhand.gate.proofs import Answer
 from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Request, file_name
@@ -120,6 +119,7 @@ class Delivery:
                 await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._claim(tx, request), call)
             case "sending" if not sends.is_held(request, self._now(), self._lease):
+                await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._take_over(tx, request), call)
             case "sending":
                 raise _under_way()
@@ -142,7 +142,7 @@ class Delivery:
             if not used or not ledger.insert(tx, request):
                 raise _under_way()
             self._door.demand_unchanged(found)
-            answer = Answer("approved", call.by, "hand-written")
+            answer = self._door.policy.answer("approved", call.by, "hand-written")
             approved = proofs.note_hand_written(tx, request, answer, self._now())
             return sends.claim(tx, approved, now=self._now(), lease=self._lease)
 
@@ -153,9 +153,9 @@ class Delivery:
 
     async def _demand_yes(self, request: Request) -> None:
         """A yes that names another text is none to this one: it waits again, and says so."""
-        if await self._store.read(proofs.names_this_text, request):
+        if await self._store.read(self._door.policy.releases, request):
             return
-        note = "Your yes came to nothing: it was to another text. Look at it again."
+        note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
         await self._store.write(ledger.change, request, request.unanswered, due=None, note=note)
         raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
 
@@ -164,7 +164,7 @@ class Delivery:
         sends.take_turns(tx)
         if isinstance(verdict := sends.allow(tx, now=now, limits=self._limits), Wait):
             return verdict
-        if not proofs.names_this_text(tx, request):
+        if not self._door.policy.releases(tx, request):
             raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
         claimed = sends.claim(tx, request, now=now, lease=self._lease)
         if isinstance(claimed, Request):

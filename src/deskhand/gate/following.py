@@ -13,6 +13,7 @@ from deskhand.errors import DeskError, InvalidInput
 from deskhand.gate import files, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import Folders, RequestFile, as_file
+from deskhand.gate.proofs import Policy
 from deskhand.gate.requests import Folder, Request
 from deskhand.store import Store
 
@@ -22,8 +23,9 @@ _SECOND = 1_000_000_000
 
 
 class Follower:
-    def __init__(self, store: Store, root: Path, key: bytes) -> None:
+    def __init__(self, store: Store, root: Path, key: bytes, policy: Policy) -> None:
         self.folders = Folders(root)
+        self.policy = policy
         self._store = store
         self._key = key
         self._returned = False
@@ -33,7 +35,7 @@ class Follower:
         """The request as the person reads it: made from the action, never from anybody's words about it."""
         if request.home == "Drafts":
             return files.render_draft(request)
-        return files.render_request(request, self._key)
+        return files.render_request(request, self._key, wish=not self.policy.counts("vault"))
 
     async def return_claimed(self) -> None:
         if self._returned:

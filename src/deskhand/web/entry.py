@@ -19,8 +19,9 @@ from starlette.types import Message, Receive
 
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
+from deskhand.gate import passwords
 from deskhand.gate.actions import BODY_LIMIT
-from deskhand.web import passwords, sessions
+from deskhand.web import sessions
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session

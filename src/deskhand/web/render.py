@@ -62,6 +62,7 @@ async def render(request: Request, template: str, *, status: int = 200, **contex
         "places": PLACES,
         "demo": request.app.state.demo,
         "down": request.app.state.desk.parts.down,
+        "asks_password": request.app.state.desk.settings.proof == "passkey",
     }
     if context.get("problem"):
         status = 422
