@@ -241,12 +241,12 @@ class Answers:
         if action == request.action and request.fault is None:
             return
         now = self._now()
-        compose(action, "check", now)
+        await asyncio.to_thread(compose, action, "check", now)
         revision = request.revision + 1
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": describe_difference(request.proposed, action),
+            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
             "fault": None,
             "note": None,
         }

@@ -72,9 +72,9 @@ _Sending = Sent | Unclear | _Refused | _Unseen
 class MailHand:
     """How a mail leaves: by a token that finds it again, whatever becomes of the answer."""
 
-    def __init__(self, mailbox: Mailbox, request: Request) -> None:
+    def __init__(self, mailbox: Mailbox, mail: Outgoing) -> None:
         self._mailbox = mailbox
-        self._mail: Outgoing = compose(request.action, request.send_id, request.frozen or request.created)
+        self._mail = mail
 
     async def prepare(self) -> str:
         return await self._mailbox.prepare(self._mail)
@@ -86,10 +86,11 @@ class MailHand:
         return await self._mailbox.check(token, self._mail)
 
 
-def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> MailHand:
+async def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> MailHand:
     match request.action:
-        case Mail():
-            return MailHand(mailbox(), request)
+        case Mail() as mail:
+            date = request.frozen or request.created
+            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date))
 
 
 class Delivery:
@@ -190,7 +191,7 @@ class Delivery:
     async def _send_and_settle(self, request: Request, call: GateCall) -> Departure:
         """The row is `sending`, and ours until its lease ends."""
         call = replace(call, parameters={**call.parameters, **facts_of(request)})
-        hand = hand_for(request, self._mailbox)
+        hand = await hand_for(request, self._mailbox)
         match await self._send(request, hand, call):
             case Sent() as sent:
                 done: Departure = Released(

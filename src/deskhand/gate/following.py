@@ -119,10 +119,14 @@ class Follower:
 
     async def write_edit(self, request: Request, action: Action) -> None:
         """A draft's file gets the person's new words before its row does."""
-        if request.home == "Drafts" and (found := await asyncio.to_thread(self.locate, request)):
+        if request.home == "Drafts":
+            await asyncio.to_thread(self._write_edit, request, action)
+
+    def _write_edit(self, request: Request, action: Action) -> None:
+        if found := self.locate(request):
             text = files.rewrite_draft(found, action)
             files.read_draft(as_file(found.folder, found.name, text))  # what is no mail afterwards is refused now
-            await asyncio.to_thread(self.folders.rewrite, found, text)
+            self.folders.rewrite(found, text)
 
     async def replace(self, old: Request, new: Request) -> None:
         """A sealed file makes room for that of the new revision: out of Approved/ first, then rewritten."""

@@ -255,11 +255,11 @@ class VaultDoor(DraftReader):
         revision = request.revision + 1
         action = request.action
         if not request.may_have_left:  # one that may have left must stay what it was, or nobody could find out
-            action = files.read_edit(request.action, found)
+            action = await asyncio.to_thread(files.read_edit, request.action, found)
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": describe_difference(request.proposed, action),
+            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
             "file": file_name(request.id, action.kind, revision),
             "folder": request.home,
             "due": None,
@@ -304,7 +304,7 @@ class VaultDoor(DraftReader):
                 return request
             changes["fault"] = error.message
         else:
-            difference = describe_difference(request.proposed, action)
+            difference = await asyncio.to_thread(describe_difference, request.proposed, action)
             changes |= {"action": action, "difference": difference, "fault": None}
             if not knows_thread(request.action):
                 return await self._take_over(request, changes)

@@ -128,7 +128,7 @@ class ImapMailbox:
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         del thread_id  # the mail's own References say it
-        parsed = mime.parse(raw)
+        parsed = await asyncio.to_thread(mime.parse, raw)
         if not parsed.message_id:
             raise InvalidInput("a draft needs a Message-ID")
         await self._write(lambda session: session.append("drafts", raw, ["\\Draft", "\\Seen"]))
@@ -147,7 +147,7 @@ class ImapMailbox:
                 await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
         except DeskError as error:
             log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
-        return _as_sent(mime.parse(mail.raw))
+        return _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         criteria = [*header("MESSAGE-ID", token), *header(mime.ACTION_HEADER, mail.action_id)]

@@ -118,7 +118,8 @@ class LocalMailbox:
         await self._write(_label, message_id, label, leave_inbox=False)
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
-        return await self._write(_draft, raw, mime.parse(raw), self._now(), thread_id)
+        parsed = await asyncio.to_thread(mime.parse, raw)
+        return await self._write(_draft, raw, parsed, self._now(), thread_id)
 
     async def prepare(self, mail: Outgoing) -> str:
         token = secrets.token_hex(16)
@@ -130,8 +131,9 @@ class LocalMailbox:
         labels = ["SENT"]
         if self._address.lower() in map(str.lower, mail.recipients):
             labels += ["INBOX", "UNREAD"]
+        parsed = await asyncio.to_thread(mime.parse, mail.raw)
         try:
-            return await self._write(_send, token, mail, mime.parse(mail.raw), self._now(), labels)
+            return await self._write(_send, token, mail, parsed, self._now(), labels)
         except ProviderDown as error:
             raise OutcomeUnknown(f"the mailbox failed while sending: {error.message}", hint=error.hint) from error
 

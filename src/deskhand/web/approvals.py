@@ -88,7 +88,7 @@ async def _waiting(request: Request) -> Response:
     context = await _listing(request, snoozed=query.get("snoozed") == "1")
     context["card"] = await desk.waiting.card(query["open"]) if query.get("open") else None
     context["stale"] = context["card"] is not None and _shape(context["card"]) != query.get("shape")
-    return render(request, "waiting.html", **context)
+    return await render(request, "waiting.html", **context)
 
 
 async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
@@ -126,8 +126,7 @@ async def _show(
     title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
     context = {"title": title, "here": "/", **listing, **known, **beside}
-    # A text of two million characters takes a moment, which is not the event loop's.
-    return await to_thread.run_sync(partial(render, request, "approvals.html", status=status, **context))
+    return await render(request, "approvals.html", status=status, **context)
 
 
 async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
@@ -281,7 +280,7 @@ async def _form(
     fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
     known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": _moment(desk)}
     title = f"Edit: {card.subject}"
-    return render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
+    return await render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
 
 
 # Several at once.
@@ -299,7 +298,7 @@ async def _show_batch(
     chosen = [await desk.waiting.card(name) for name in dict.fromkeys(names[:FIRST])]
     shown = [(card, await _beside(desk, card)) for card in chosen]
     known = {"here": "/", "shown": shown, "failure": failure, "moment": _moment(desk)}
-    return render(request, "batch.html", status=status, title="Approve together", **known)
+    return await render(request, "batch.html", status=status, title="Approve together", **known)
 
 
 async def _approve_all(request: Request, form: FormData) -> Response:
