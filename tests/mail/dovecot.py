@@ -269,6 +269,8 @@ class Relay:
         self.server = server
         self.port = free_port()
         self.delivered: list[tuple[tuple[str, ...], bytes]] = []
+        self.unanswered: list[str] = []
+        """To whom the mails were that the connection ended in or after, without a word."""
         self.chance: Callable[[], Say | Cut | None] = lambda: None
         """Faults beyond the plan, one throw a session."""
         self._plan: deque[Say | Cut] = deque()
@@ -316,6 +318,8 @@ class Relay:
         accepted = getattr(session.fault, "stage", None) != "DOT" or session.fault.accepted
         if accepted:
             self.accept(tuple(envelope.rcpt_tos), envelope.content)
+        if isinstance(session.fault, Cut) and session.fault.stage == "DOT":
+            self.unanswered += envelope.rcpt_tos
         return _stage(server, session, "DOT") or "250 OK"
 
 
@@ -337,6 +341,7 @@ class _Smtp(SMTP):
             await self.push(reply)
             return
         if self.session.fault == Cut("TEXT"):
+            self.event_handler.unanswered += self.envelope.rcpt_tos
             await self.push("354 go on")
             self.transport.abort()
             return
