@@ -239,9 +239,14 @@ class Dovecot(ImapAccount):
         while self.user in subprocess.run([*doveadm, "who"], check=True, capture_output=True, text=True).stdout:
             pass
 
-    def logins(self) -> int:
-        """How often somebody signed in so far."""
-        return (self._process.folder / "log").read_text().count(f"Login: user=<{self.user}>")
+    def logins(self, *, expected: int = 0) -> int:
+        """How often somebody signed in so far; Dovecot logs it in its own time, which is waited for."""
+        for _ in range(300):
+            count = (self._process.folder / "log").read_text().count(f"Login: user=<{self.user}>")
+            if count >= expected:
+                break
+            threading.Event().wait(0.1)
+        return count
 
 
 @dataclass(frozen=True)
