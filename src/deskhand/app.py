@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -204,15 +204,17 @@ class Desk:
         """How the person answers in the vault; closed where this desk has none."""
         from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
+        from deskhand.gate.proofs import Policy
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
+        policy = Policy(settings.proof, partial(self.secret, "proof.key"))
         if settings.vault_path is None:
-            return ClosedDoor()
+            return ClosedDoor(policy)
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, sealed=sealed)
+        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, policy, sealed=sealed)
 
     @cached_property
     def gate(self) -> "Gate":

@@ -39,8 +39,10 @@ def add_to(commands: Any) -> None:
 
 def _mcp(options: argparse.Namespace) -> None:
     from deskhand import log
+    from deskhand.store import refuse_newer
 
     with opened_desk(env_file=options.server == "tasks") as desk:
+        refuse_newer(desk.settings.database)
         log.configure(desk.settings.log_level)
         token = desk.token() if options.http else None
         server = SERVERS[options.server].make(desk, token)
@@ -70,8 +72,10 @@ def _up(options: argparse.Namespace) -> None:
         from deskhand.listen import open_port
         from deskhand.memory import use_one_arena
         from deskhand.running import RunningDesk, acquire
+        from deskhand.store import refuse_newer
 
         settings = _settings(stack, options)
+        refuse_newer(settings.database)
         log.configure(settings.log_level, _log_file(settings.home))
         use_one_arena()
         match acquire(settings.home):
