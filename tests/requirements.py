@@ -118,6 +118,7 @@ REQUIREMENTS = {
     "gmail:honest-double": "The Gmail double keeps to Google's discovery document, and Google's own client agrees.",
     "imap:stable": "A mail's id on IMAP holds when the mail is moved, and copies of a mail are one mail.",
     "imap:never-twice": "Whatever breaks during SMTP, what may have left is never sent again by itself.",
+    "imap:precise": "Over SMTP a kill before the last dot sent nothing and says so; only a lost answer is unknown.",
     "imap:kept": "The connection is kept, and a dead one is replaced without the caller's notice.",
     "imap:foreign": "Dovecot, Courier and Cyrus do alike: contract, IDLE, restart, copies in Sent, a refused move.",
     "imap:no-injection": "No query, label or id reaches the server as a command.",
