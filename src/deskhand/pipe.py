@@ -108,7 +108,7 @@ def _connect() -> socket.socket:
             door.close()
         else:
             return door
-    raise NotJoined(f"no desk runs at {next(_places())}")
+    raise NotJoined(f"no desk runs at {place}")
 
 
 def _connect_to(door: socket.socket, place: str) -> None:
@@ -126,9 +126,9 @@ def _places() -> "Iterator[str]":
     if given := known.get("DESKHAND_SOCKET"):
         yield os.path.expanduser(given)
         return
-    yield os.path.join(environment.home(known), SOCKET)
-    if "DESKHAND_HOME" not in known:
+    if "DESKHAND_HOME" not in known or environment.home(known) == environment.GUARDED_HOME:
         yield GUARDED
+    yield os.path.join(environment.home(known), SOCKET)
 
 
 def _read_greeting(door: socket.socket) -> bytes:
