@@ -58,6 +58,8 @@ SYSTEM_PACKAGES = {
     "chromium": "chromium",
     "zsh": "zsh",
     "fish": "fish",
+    "setfacl": "acl",
+    "systemd-analyze": "systemd",
 }
 # Mail servers that some tests run against: unpacked, not installed, because Debian lets none of them be beside another.
 SERVER_PACKAGES = ("courier-imap", "cyrus-imapd", "sasl2-bin", "postfix", "exim4-daemon-light")
@@ -194,7 +196,7 @@ def test(arguments):
 
 
 def gather_programs():
-    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish"])
+    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish", "setfacl"])
     unpack_servers()
 
 
@@ -235,7 +237,7 @@ def whole_run():
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium"])
+    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "setfacl", "systemd-analyze"])
     install_judges()
     programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs
