@@ -46,6 +46,8 @@ class Seat:
     agent: str | None
     tmux: str | None
     tmux_pane: str | None
+    room: str | None = None
+    """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
 _SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
@@ -72,6 +74,8 @@ class Desk:
         seated.__dict__.pop("person_post", None)
         seated.folder = seat.folder
         of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
+        if seat.room is not None:
+            of_caller |= {"agents_store": "database", "agents_room": seat.room}
         seated.settings = self.settings.model_copy(update=of_caller)
         return seated
 
