@@ -7,7 +7,7 @@ import pytest
 
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent
-from deskhand.mail.changes import Change, Doing, read_change
+from deskhand.mail.changes import Deed, Doing, read_change
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
@@ -236,11 +236,11 @@ async def test_trash_keeps_every_mail_and_gives_it_back(world: World) -> None:
     plan = await only(world, "subject:plan")
     ids = [plan.id, mine]
 
-    assert await world.mailbox.change(ids, Change("trash")) == 2
+    assert await world.mailbox.change(ids, Deed("trash")) == 2
     assert await subjects(world, "") == ["Kept"]
     assert sorted(await subjects(world, "in:trash")) == ["Mine", "Plan"]
     assert (await world.mailbox.get(plan.id)).body.strip() == "How are you?"
-    assert await world.mailbox.change([*ids, (await only(world, "subject:kept")).id], Change("untrash")) == 2
+    assert await world.mailbox.change([*ids, (await only(world, "subject:kept")).id], Deed("untrash")) == 2
 
     assert await subjects(world, "in:trash") == []
     assert sorted(await subjects(world, "in:inbox")) == ["Kept", "Plan"]
@@ -254,7 +254,7 @@ async def test_an_archived_mail_leaves_the_inbox_and_is_found(world: World) -> N
     world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
     plan = await only(world, "")
 
-    assert await world.mailbox.change([plan.id], Change("archive")) == 1
+    assert await world.mailbox.change([plan.id], Deed("archive")) == 1
 
     assert await subjects(world, "in:inbox") == []
     assert (await only(world, "subject:plan")).id == plan.id

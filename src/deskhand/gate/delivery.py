@@ -41,7 +41,7 @@ from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Request, file_name
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
-from deskhand.mail.changes import Change
+from deskhand.mail.changes import Deed
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
@@ -100,7 +100,7 @@ class ChangeHand:
     async def send(self, token: str, keep: Keep) -> Sent:
         await keep(token)
         ids = [mail.id for mail in self._action.mails]
-        await self._mailbox.change(ids, Change(self._action.do, self._action.label))
+        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
         return Sent("", "")
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:

@@ -131,13 +131,10 @@ def _page(request: Request, how: str) -> str:
 
 
 def _question(action: Action) -> str:
-    match action.kind:
-        case "reply_email":
-            return f"Reply to {escape(action.to)}"
-        case "send_email":
-            return f"Send to {escape(action.to)}"
-        case "update_emails":
-            return f"Change mails: {escape(action.subject)}"
+    if isinstance(action, MailChange):
+        return f"Change mails: {escape(action.subject)}"
+    verb = "Reply to" if action.kind == "reply_email" else "Send to"
+    return f"{verb} {escape(action.to)}"
 
 
 def _about(action: Action) -> str:

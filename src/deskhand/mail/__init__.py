@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Literal, Protocol
 
 if TYPE_CHECKING:
-    from deskhand.mail.changes import Change
+    from deskhand.mail.changes import Deed
 
 BodyFrom = Literal["plain", "html", "none"]
 Keep = Callable[[str], Awaitable[None]]
@@ -134,7 +134,7 @@ class Mailbox(Protocol):
     async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
         """These mails, in this order; NotFound where one is not there."""
 
-    async def change(self, ids: Sequence[str], change: "Change") -> int:
+    async def change(self, ids: Sequence[str], change: "Deed") -> int:
         """Do something with mails; with how many. Those that are gone are left out, and none is ever expunged."""
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:

@@ -21,7 +21,7 @@ _WRITTEN_HERE = {"SENT", "DRAFT"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Deed:
     do: Doing
     label: str = ""
 
@@ -41,16 +41,16 @@ class Change:
         return frozenset(gets), frozenset(loses)
 
 
-def read_change(do: Doing, label: str | None) -> Change:
+def read_change(do: Doing, label: str | None) -> Deed:
     """What was asked for; a label that has a word of its own in `do` is no label to put on."""
     if do not in ("label", "unlabel"):
         if label is not None:
             raise _bad_label(label, f"only `label` and `unlabel` take a label, not `{do}`")
-        return Change(do)
+        return Deed(do)
     name = label_name((label or "").strip())
     if not name or name.upper() in SYSTEM_LABELS:
         raise _bad_label(name, "is missing, or a place or mark that has a word of its own in `do`")
-    return Change(do, name)
+    return Deed(do, name)
 
 
 def _bad_label(label: str, problem: str) -> InvalidInput:

@@ -21,7 +21,7 @@ from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail import Arrived, FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
-from deskhand.mail.changes import Change
+from deskhand.mail.changes import Deed
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 from deskhand.mail.google_http import (
     Doubt,
@@ -108,7 +108,7 @@ class GmailMailbox:
         labels, *mails = [body_of(answer, request) for answer, request in zip(answers, requests, strict=True)]
         return await self._summaries(mails, _label_names(labels))
 
-    async def change(self, ids: Sequence[str], change: Change) -> int:
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
         """In one call for all mails that get and lose the same labels, which Gmail does whole or not at all."""
         known = [each for each in dict.fromkeys(ids) if _is_id(each)]
         labels, *mails = await self._read_present([LABELS, *map(self._summary_request, known)])

@@ -37,7 +37,7 @@ from deskhand.mail import (
 )
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
 from deskhand.mail.addresses import people
-from deskhand.mail.changes import Change
+from deskhand.mail.changes import Deed
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
 
@@ -140,7 +140,7 @@ class ImapMailbox:
 
         return await self._read(work)
 
-    async def change(self, ids: Sequence[str], change: Change) -> int:
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
         def work(session: ImapSession) -> int:
             done = 0
             lying: dict[str, list[Copy]] = {}
@@ -156,7 +156,7 @@ class ImapMailbox:
 
         return await self._write(work)
 
-    def _do(self, session: ImapSession, copies: list[Copy], change: Change) -> None:
+    def _do(self, session: ImapSession, copies: list[Copy], change: Deed) -> None:
         """All of them lie in one folder."""
         match change.do:
             case "archive":
@@ -398,7 +398,7 @@ class ImapMailbox:
         return copies
 
 
-def _concerns(change: Change, copy: Copy) -> bool:
+def _concerns(change: Deed, copy: Copy) -> bool:
     match change.do:
         case "archive":
             return copy.folder.role == "inbox"
@@ -410,7 +410,7 @@ def _concerns(change: Change, copy: Copy) -> bool:
             return True
 
 
-def _flags(change: Change) -> tuple[list[str], list[str]]:
+def _flags(change: Deed) -> tuple[list[str], list[str]]:
     """Which flags a mail gets and loses."""
     match change.do:
         case "read":

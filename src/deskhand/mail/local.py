@@ -38,7 +38,7 @@ from deskhand.mail import (
     query,
 )
 from deskhand.mail.addresses import recipient
-from deskhand.mail.changes import Change
+from deskhand.mail.changes import Deed
 from deskhand.mail.mime import Parsed
 
 P = ParamSpec("P")
@@ -122,7 +122,7 @@ class LocalMailbox:
     async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
         return await self._read(_list_mails, ids)
 
-    async def change(self, ids: Sequence[str], change: Change) -> int:
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
         return await self._write(_change, ids, change)
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
@@ -349,7 +349,7 @@ def _read_label(label: str) -> str:
     return name
 
 
-def _change(db: Connection, ids: Sequence[str], change: Change) -> int:
+def _change(db: Connection, ids: Sequence[str], change: Deed) -> int:
     if change.label:
         _read_label(change.label)
     done = 0

@@ -12,7 +12,7 @@ from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Releas
 from deskhand.gate.actions import ListedMail, UpdateEmails
 from deskhand.gate.risk import MANY
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.changes import Change, Doing, read_change
+from deskhand.mail.changes import Deed, Doing, read_change
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.mail import FETCHES, FILES, one_line
@@ -105,7 +105,7 @@ async def _find(desk: Desk, ids: list[str] | None, query: str | None) -> list[Ma
     return found
 
 
-def _must_wait(change: Change, mails: Sequence[MailSummary]) -> bool:
+def _must_wait(change: Deed, mails: Sequence[MailSummary]) -> bool:
     return len(mails) > MANY or (change.do == "trash" and any("UNREAD" in mail.labels for mail in mails))
 
 
