@@ -6,12 +6,12 @@ python3 run.py test ARGS         the same with ARGS for pytest, which choose som
 python3 run.py bench [NAME]      measure, in ratios against named peers
 python3 run.py torture [NAME]    kill, fill and race it for longer than a test run may take
 python3 run.py reference         write docs/reference/ from the code; --check says what is stale
+python3 run.py build [FOLDER]    wheel, sdist and bill of materials, into dist/
 python3 run.py lock              renew locks/ from pyproject.toml
 python3 run.py ANYTHING ELSE     goes to the deskhand command (up --demo, mcp obsidian, --help, ...)
 """
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -49,6 +49,8 @@ SYSTEM_PACKAGES = {
     "chromium": "chromium",
     "zsh": "zsh",
     "fish": "fish",
+    "setfacl": "acl",
+    "systemd-analyze": "systemd",
 }
 # Mail servers that some tests run against: unpacked, not installed, because Debian lets none of them be beside another.
 SERVER_PACKAGES = ("courier-imap", "cyrus-imapd", "sasl2-bin", "postfix", "exim4-daemon-light")
@@ -67,6 +69,8 @@ NODE_PACKAGES = (
 def main(argv):
     if sys.version_info < (3, 11):
         sys.exit(f"Deskhand needs Python 3.11 or newer; this is {sys.version.split()[0]}.")
+    if sys.platform == "win32":
+        sys.exit("Deskhand runs on Linux and macOS; on Windows run this inside WSL.")
     match argv:
         case ["test", *rest]:
             set_up(SETS)
@@ -77,6 +81,9 @@ def main(argv):
         case ["reference", *rest]:
             set_up(SETS)
             return subprocess.run([BIN / "python", ROOT / "docs" / "write_reference.py", *rest], check=False).returncode
+        case ["build", *rest]:
+            set_up(["desk"])
+            return subprocess.run([BIN / "python", ROOT / "packaging" / "build.py", *rest], check=False).returncode
         case ["lock"]:
             return lock()
         case _:
@@ -104,6 +111,8 @@ def set_up(names):
     names = list(names)
     if all(map(is_installed, names)):
         return
+    import fcntl
+
     with (ROOT / ".venv.lock").open("w") as lock_file:
         fcntl.flock(lock_file, fcntl.LOCK_EX)
         if not is_installed("desk"):
@@ -165,7 +174,7 @@ def uv_for_now():
 
 
 def test(arguments):
-    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish"])
+    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish", "setfacl"])
     unpack_servers()
     install_judges()
     steps = [
@@ -211,7 +220,7 @@ def whole_run():
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium"])
+    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "setfacl", "systemd-analyze"])
     install_judges()
     programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs

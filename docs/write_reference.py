@@ -170,7 +170,11 @@ def _options() -> Iterator[str]:
 def _default(name: str) -> str:
     field = Settings.model_fields[name]
     if field.is_required():
-        return {"home": "the platform's user directory", "timezone": "the machine's zone"}[name]
+        return {
+            "home": "the platform's user directory",
+            "timezone": "the machine's zone",
+            "proof": "vault; guarded passkey",
+        }[name]
     match field.default:
         case None:
             return "none"

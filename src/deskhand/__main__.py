@@ -2,8 +2,14 @@
 
 import sys
 
+from deskhand import __version__, environment
+
+BAD_CONFIGURATION = 3
+
 
 def main() -> int:
+    if sys.platform == "win32":
+        return refuse()
     if sys.argv[1:2] == ["mcp"]:
         from deskhand.pipe import join
 
@@ -16,6 +22,15 @@ def main() -> int:
     from deskhand.cli import main as run
 
     return run()
+
+
+def refuse() -> int:
+    """Say what this system lacks before anything is imported that it lacks too."""
+    if sys.argv[1:] == ["--version"]:
+        sys.stdout.write(f"deskhand {__version__}\n")
+        return 0
+    sys.stderr.write(environment.NO_WINDOWS)
+    return BAD_CONFIGURATION
 
 
 if __name__ == "__main__":

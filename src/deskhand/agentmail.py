@@ -71,6 +71,9 @@ def main(argv: "Sequence[str] | None" = None) -> int:
     if name not in COMMANDS:
         sys.stderr.write(HELP)
         return 1
+    if sys.platform == "win32":
+        sys.stderr.write(environment.NO_WINDOWS)
+        return 1
     try:
         options, words = _parse(name, arguments)
     except ValueError as error:

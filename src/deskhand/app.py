@@ -9,7 +9,7 @@ from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,8 @@ class Seat:
     agent: str | None
     tmux: str | None
     tmux_pane: str | None
+    room: str | None = None
+    """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
 _SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
@@ -73,6 +75,8 @@ class Desk:
         seated.__dict__.pop("person_post", None)
         seated.folder = seat.folder
         of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
+        if seat.room is not None:
+            of_caller |= {"agents_store": "database", "agents_room": seat.room}
         seated.settings = self.settings.model_copy(update=of_caller)
         return seated
 
@@ -208,15 +212,17 @@ class Desk:
         """How the person answers in the vault; closed where this desk has none."""
         from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
+        from deskhand.gate.proofs import Policy
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
+        policy = Policy(settings.proof, partial(self.secret, "proof.key"))
         if settings.vault_path is None:
-            return ClosedDoor()
+            return ClosedDoor(policy)
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, sealed=sealed)
+        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, policy, sealed=sealed)
 
     @cached_property
     def gate(self) -> "Gate":

@@ -90,6 +90,7 @@ DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
 Zone = Annotated[str, AfterValidator(_zone)]
 AgentName = Annotated[Text, AfterValidator(_agent)]
 ModelName = Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")]
+LeastProof = Literal["vault", "page", "passkey"]
 Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
@@ -146,6 +147,13 @@ class Settings(BaseModel):
         "any or sealed",
         "Which approval files release mail: any, also hand-written ones, or sealed ones only.",
         "any",
+    )
+    proof: LeastProof = option(
+        "proof",
+        "DESKHAND_PROOF",
+        "vault, page or passkey",
+        "The least that counts as your answer: a moved file, the page or terminal, or your password for each answer.",
+        ...,
     )
     max_sends: int = option(
         "max_sends", "DESKHAND_MAX_SENDS", "a whole number from 0", "Mails that may leave within the window.", 10, ge=0
@@ -283,6 +291,11 @@ class Settings(BaseModel):
     )
 
     @property
+    def is_guarded(self) -> bool:
+        """Whether the desk runs as a user of its own, out of reach of the person's account."""
+        return str(self.home) == environment.GUARDED_HOME
+
+    @property
     def database(self) -> str:
         if self.database_url is None:
             return f"sqlite:///{self.home / 'desk.db'}"
@@ -321,6 +334,8 @@ OPTIONS: dict[str, Option] = {
 }
 
 
+_ALSO = {"approvals.proof": "proof", "approvals.files": "approvals"}
+"""The same options as a table, in which the short `approvals` cannot stand."""
 _OWN_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 
 
@@ -351,7 +366,8 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
     """The settings of this process. `env_file` may set the options of the tasks contract and no other one."""
     variables = environment.variables() if variables is None else dict(variables)
     file = environment.config_file(variables)
-    given: dict[str, Any] = {"home": environment.home(variables), "timezone": environment.timezone(variables)}
+    home = environment.home(variables)
+    given: dict[str, Any] = {"home": home, "timezone": environment.timezone(variables), "proof": _least_proof(home)}
     sources = dict.fromkeys(OPTIONS, "default")
     problems = list(_unknown_variables(variables))
 
@@ -360,6 +376,7 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
         sources[name] = source
 
     fields = {option.key: name for name, option in OPTIONS.items() if name != "home"}
+    fields |= _ALSO
     for key, value in _read_file(file).items():
         if key in fields:
             give(fields[key], value, "config.toml")
@@ -388,6 +405,13 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
             fields=problems,
         )
     return Loaded(settings, sources)
+
+
+def _least_proof(home: str) -> LeastProof:
+    """Where the desk is guarded, nothing counts that a program of the person's account could do."""
+    if home == environment.GUARDED_HOME:
+        return "passkey"
+    return "vault"
 
 
 def copy_environment() -> dict[str, str]:

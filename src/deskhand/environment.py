@@ -7,7 +7,11 @@ name before anything heavy is imported.
 import os
 import sys
 
+GUARDED_HOME = "/var/lib/deskhand"
+"""The home of a desk that runs as an operating-system user of its own."""
+
 Environment = os._Environ[str] | dict[str, str]
+NO_WINDOWS = "deskhand runs on Linux and macOS; on Windows install and run it inside WSL\n"
 
 
 def variables() -> Environment:

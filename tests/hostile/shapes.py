@@ -16,6 +16,7 @@ from deskhand.agents import lines
 from deskhand.cli.command import plain
 from deskhand.errors import DeskError
 from deskhand.gate import files, risk
+from deskhand.gate.actions import Mail, describe_difference
 from deskhand.mail import importing, mime, query
 from deskhand.notes import editing, frontmatter, links
 from deskhand.notes.editing import Edit
@@ -244,6 +245,11 @@ def _delicate(text: str) -> object:
     return triage.delicate(read.full(read.summary("m1", "t1", NOW, read.snippet, ())))
 
 
+def _difference(text: str) -> object:
+    mail = Mail(kind="send_email", account="me@example.com", to="ann@example.org", subject="", body=f"x\n{text}")
+    return describe_difference(mail, mail.edit({"body": f"{text}\ny"}))
+
+
 def _request_file(text: str) -> object:
     return files._MESSAGE.search(f"## Message\n\n{text}")
 
@@ -302,6 +308,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "the terminal": plain,
     "the record": audit.redact,
     "a request's file": _request_file,
+    "what was changed": _difference,
     "frontmatter": _block,
     "a note": frontmatter.parse,
     "links of a note": partial(links.targets, {}),

@@ -52,7 +52,7 @@ async def served(app: Starlette) -> AsyncIterator[str]:
 @asynccontextmanager
 async def signed_in(desk: Desk, address: str) -> AsyncIterator[Person]:
     link = await desk.store.write(lambda tx: sessions.invite(tx, desk.now()))
-    async with httpx2.AsyncClient(base_url=address) as http:
+    async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
         answer = await http.get(f"/enter/{link}")
         assert answer.status_code == 303, answer.text
         yield Person(http)

@@ -23,8 +23,9 @@ from deskhand import audit
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import RateLimited
+from deskhand.gate import passwords
 from deskhand.store import Transaction
-from deskhand.web import passwords, sessions
+from deskhand.web import sessions
 from deskhand.web.entry import FORM_BYTES, SIGN_IN_BYTES
 from deskhand.web.render import HEADERS
 from deskhand.web.site import site
@@ -307,7 +308,7 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
                 pass
             return next_one
 
-        desk.store.write_sync(lambda tx: passwords.keep(tx, passwords.hash_password(PASSWORD)))
+        desk.store.write_sync(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
         assert [guess() for _ in range(passwords.TRIES - 1)] == [True] * (passwords.TRIES - 1)
         assert desk.store.write_sync(last_but_not_yet_committed).result() is False
     desk.close()
@@ -315,14 +316,14 @@ def test_a_guess_waits_for_the_one_before_it_on_postgresql(home: Home, postgresq
 
 @requirement("entry:password")
 async def test_a_new_password_ends_what_the_old_one_opened(desk: Desk, address: str) -> None:
-    await desk.store.write(lambda tx: passwords.keep(tx, passwords.hash_password(PASSWORD)))
+    await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
     kept = await desk.store.read(lambda tx: tx.one("SELECT hash FROM page_password"))
     assert kept is not None
     assert PASSWORD not in kept[0]
     async with httpx2.AsyncClient(base_url=address) as http:
         await http.post("/enter", data={"password": PASSWORD})
         assert await is_in(http)
-        await desk.store.write(lambda tx: passwords.keep(tx, passwords.hash_password("another password")))
+        await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password("another password")))
         assert not await is_in(http)
         assert (await http.post("/enter", data={"password": PASSWORD})).status_code == 401
 
@@ -392,7 +393,7 @@ async def test_the_page_answers_to_its_own_names_alone(address: str) -> None:
 async def test_a_browser_without_javascript_can_send_our_own_form(desk: Desk, address: str) -> None:
     from playwright.async_api import async_playwright
 
-    await desk.store.write(lambda tx: passwords.keep(tx, passwords.hash_password(PASSWORD)))
+    await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
     arguments = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.command import command, one_line, opened_desk, plain
+from deskhand.cli.command import ask_secret, command, one_line, opened_desk, plain
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+    from deskhand.gate.proofs import Claim
     from deskhand.gate.waiting import Card
 
 T = TypeVar("T")
@@ -85,13 +86,15 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _approve(options: argparse.Namespace) -> None:
-    _print(_at_the_desk(lambda desk: desk.answers.approve_now(options.id, options.digest, "person")), options)
+    _print(
+        _at_the_desk(lambda desk: desk.answers.approve_now(options.id, options.digest, "person", _claim(desk))), options
+    )
 
 
 def _reject(options: argparse.Namespace) -> None:
     reason = options.reason
     _print(
-        _at_the_desk(lambda desk: desk.answers.reject(options.id, options.digest, reason, "person", "terminal")),
+        _at_the_desk(lambda desk: desk.answers.reject(options.id, options.digest, reason, "person", _claim(desk))),
         options,
     )
 
@@ -99,7 +102,7 @@ def _reject(options: argparse.Namespace) -> None:
 def _respond(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
         digest = options.digest or (await desk.waiting.card(options.id)).digest
-        return await desk.answers.respond(options.id, digest, options.words, "person", "terminal")
+        return await desk.answers.respond(options.id, digest, options.words, "person", _claim(desk))
 
     _print(_at_the_desk(work), options)
 
@@ -109,9 +112,9 @@ def _snooze(options: argparse.Namespace) -> None:
         from deskhand.cli.editing import moment
 
         if options.until == "now":
-            return await desk.answers.wake(options.id, "person", "terminal")
+            return await desk.answers.wake(options.id, "person", _claim(desk))
         until = moment(options.until, desk.now(), desk.settings.timezone)
-        return await desk.answers.snooze(options.id, until, "person", "terminal")
+        return await desk.answers.snooze(options.id, until, "person", _claim(desk))
 
     _print(_at_the_desk(work), options)
 
@@ -125,15 +128,24 @@ def _edit(options: argparse.Namespace) -> None:
     given = (options.to, options.subject, options.body_file)
     if any(each is not None for each in given):
         letter = editing.apply_options(letter, *given)
-        edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", "terminal"))
+        edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", _claim(desk)))
     else:
         with editing.open_editor(letter) as written:
-            edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, written, "person", "terminal"))
+            edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, written, "person", _claim(desk)))
     if options.approve or (sys.stdin.isatty() and editing.confirm_text(edited)):
-        edited = _at_the_desk(lambda desk: desk.answers.approve_now(options.id, edited.digest, "person"))
+        edited = _at_the_desk(lambda desk: desk.answers.approve_now(options.id, edited.digest, "person", _claim(desk)))
     elif not options.json:
         print(f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}", file=sys.stderr)
     _print(edited, options)
+
+
+def _claim(desk: "Desk") -> "Claim":
+    """What proves that the person answers: that it is their terminal, or their password for this one answer."""
+    from deskhand.gate.proofs import Typed
+
+    if desk.settings.proof == "passkey":
+        return Typed(ask_secret("Your password, for this answer: "), "terminal")
+    return "terminal"
 
 
 def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:

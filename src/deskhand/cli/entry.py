@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import sys
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import ask_secret, command, flag, group, opened_desk, tell
@@ -39,12 +38,13 @@ def _link(options: argparse.Namespace) -> None:
 
 
 def _set(options: argparse.Namespace) -> None:
-    from deskhand.web import passwords
+    from deskhand.gate import passwords
+    from deskhand.web import sessions
 
     del options
     kept = passwords.hash_password(_ask_password())
     with opened_desk() as desk:
-        ended = desk.store.write_sync(partial(passwords.keep, kept=kept))
+        ended = desk.store.write_sync(sessions.keep_password, kept)
         _record(desk, "set_password", {"sessions_ended": ended})
     if ended:
         print(f"the page has this password now; {ended} sessions ended")
@@ -53,7 +53,7 @@ def _set(options: argparse.Namespace) -> None:
 
 
 def _remove(options: argparse.Namespace) -> None:
-    from deskhand.web import passwords
+    from deskhand.gate import passwords
 
     del options
     with opened_desk() as desk:

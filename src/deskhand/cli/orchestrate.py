@@ -33,9 +33,11 @@ def _positive(text: str) -> int:
 
 def _orchestrate(options: argparse.Namespace) -> int:
     from deskhand import log
+    from deskhand.store import refuse_newer
 
     try:
         with opened_desk() as desk:
+            refuse_newer(desk.settings.database)
             log.configure(desk.settings.log_level)
             run(desk, partial(_orchestrate_until_stopped, options=options))
     except DeskError as error:

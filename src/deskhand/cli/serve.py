@@ -39,8 +39,10 @@ def add_to(commands: Any) -> None:
 
 def _mcp(options: argparse.Namespace) -> None:
     from deskhand import log
+    from deskhand.store import refuse_newer
 
     with opened_desk(env_file=options.server == "tasks") as desk:
+        refuse_newer(desk.settings.database)
         log.configure(desk.settings.log_level)
         token = desk.token() if options.http else None
         server = SERVERS[options.server].make(desk, token)
@@ -70,8 +72,10 @@ def _up(options: argparse.Namespace) -> None:
         from deskhand.listen import open_port
         from deskhand.memory import use_one_arena
         from deskhand.running import RunningDesk, acquire
+        from deskhand.store import refuse_newer
 
         settings = _settings(stack, options)
+        refuse_newer(settings.database)
         log.configure(settings.log_level, _log_file(settings.home))
         use_one_arena()
         match acquire(settings.home):
@@ -136,9 +140,12 @@ async def _run(
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
-    """Print the link that signs the person in, and open it in a browser."""
+    """Print the link that signs the person in, and open it in a browser; of a guarded desk only root is told one."""
     from deskhand.web.sessions import link
 
+    if desk.settings.is_guarded:
+        tell(options, {"address": address, "home": str(desk.settings.home)}, f"the page is at {address}")
+        return
     found = await link(desk, address)
     tell(options, {"link": found, "address": address, "home": str(desk.settings.home)}, f"open {found}")
     if not options.no_browser and _has_display():

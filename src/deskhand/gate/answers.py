@@ -4,17 +4,20 @@ An answer names the digest of what was shown: what has changed since is shown ag
 changes the row and is written down with it, in one transaction; the vault's files follow.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from deskhand import clock
+from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
+from deskhand.gate import passwords
 from deskhand.gate.actions import Action, compose, describe_difference
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.proofs import Answer, approve, give
+from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
+from deskhand.gate.record import GateCall
 from deskhand.gate.requests import ANSWERABLE, Proof, Request, file_name
 from deskhand.gate.waiting import Card, Waiting
 from deskhand.store import Store, Transaction
@@ -33,6 +36,8 @@ class Letter:
 
 class Door(Protocol):
     """What a request's file needs before and after an answer."""
+
+    policy: Policy
 
     async def catch_edit(self, request: Request) -> Request: ...
 
@@ -57,15 +62,16 @@ class Answers:
         self._store = store
         self._waiting = waiting
         self._door = door
+        self._policy = door.policy
         self._go_on = go_on
         self._now = now
 
-    async def approve(self, request_id: str, digest: str, by: str, proof: Proof = "page") -> Card:
+    async def approve(self, request_id: str, digest: str, by: str, proof: Claim = "page") -> Card:
         """A yes that rests for `hold_seconds` and can be taken back until then."""
         await self._hold([await self._open(request_id, digest)], by, proof)
         return await self._waiting.card(request_id)
 
-    async def approve_all(self, answers: Sequence[tuple[str, str]], by: str, proof: Proof = "page") -> list[Card]:
+    async def approve_all(self, answers: Sequence[tuple[str, str]], by: str, proof: Claim = "page") -> list[Card]:
         """Yes to all of them, or to none: only where each is of low risk."""
         if not answers:
             raise InvalidInput("nothing was chosen", hint="choose the cards that you want to approve")
@@ -79,17 +85,17 @@ class Answers:
         await self._hold(requests, by, proof)
         return [await self._waiting.card(name) for name in chosen]
 
-    async def approve_now(self, request_id: str, digest: str | None, by: str, proof: Proof = "terminal") -> Card:
+    async def approve_now(self, request_id: str, digest: str | None, by: str, proof: Claim = "terminal") -> Card:
         """A yes without a hold: to this digest, or to what is there in this moment."""
         request = _demand_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
+            answer = await self._answer("approved", by, proof)
             now = self._now()
-            answer = Answer("approved", by, proof)
             await self._demand_sendable(request)
             await self._write(request, lambda tx: approve(tx, request, answer, now, due=now))
         return await self._waiting.card(request_id)
 
-    async def edit(self, request_id: str, digest: str, letter: Letter, by: str, proof: Proof = "page") -> Card:
+    async def edit(self, request_id: str, digest: str, letter: Letter, by: str, proof: Claim = "page") -> Card:
         """The person's own words in place of what was proposed; they wait for their own yes."""
         request = await self._waiting.find(request_id)
         if request.state not in ("waiting", "held"):
@@ -97,34 +103,37 @@ class Answers:
             raise Denied(f"the request {request_id} {why}", reason="decided")
         _demand_seen(request, digest)
         _demand_unheld(request)
-        await self._revise(request, _edit(request, letter), Answer("edited", by, proof))
+        await self._revise(request, _edit(request, letter), await self._answer("edited", by, proof))
         return await self._waiting.card(request_id)
 
-    async def approve_edited(self, request_id: str, digest: str, letter: Letter, by: str) -> Card:
-        edited = await self.edit(request_id, digest, letter, by)
-        return await self.approve(request_id, edited.digest, by)
+    async def approve_edited(
+        self, request_id: str, digest: str, letter: Letter, by: str, proof: Claim = "page"
+    ) -> Card:
+        proven = await self._prove(by, proof)
+        edited = await self.edit(request_id, digest, letter, by, proven)
+        return await self.approve(request_id, edited.digest, by, proven)
 
     async def reject(
-        self, request_id: str, digest: str | None, reason: str | None, by: str, proof: Proof = "page"
+        self, request_id: str, digest: str | None, reason: str | None, by: str, proof: Claim = "page"
     ) -> Card:
         request = _demand_seen(await self._demand_undecided(request_id), digest)
-        await self._reject(request, Answer("rejected", by, proof, reason), note=reason)
+        await self._reject(request, await self._answer("rejected", by, proof, reason), note=reason)
         return await self._waiting.card(request_id)
 
-    async def respond(self, request_id: str, digest: str, words: str, by: str, proof: Proof = "page") -> Card:
+    async def respond(self, request_id: str, digest: str, words: str, by: str, proof: Claim = "page") -> Card:
         """Not so, but this way: whoever proposed it is told the words."""
         wish = words.strip()
         if not wish:
             raise InvalidInput("there are no words", fields=[FieldProblem("words", "is empty", "")])
         request = await self._open(request_id, digest)
-        answer = Answer("rejected", by, proof, wish)
+        answer = await self._answer("rejected", by, proof, wish)
         rejected = await self._reject(request, answer, note=f"{RESPONSE}{wish}", words=wish)
-        responded = Answer("responded", by, proof, wish)
+        responded = replace(answer, word="responded")
         now = self._now()
         await self._store.write(give, rejected, responded, "rejected", now)
         return await self._waiting.card(request_id)
 
-    async def snooze(self, request_id: str, until: datetime, by: str, proof: Proof = "page") -> Card:
+    async def snooze(self, request_id: str, until: datetime, by: str, proof: Claim = "page") -> Card:
         """Out of sight until then; it expires all the same."""
         request = await self._open(request_id, None)
         _demand_unheld(request)
@@ -132,30 +141,52 @@ class Answers:
         if until <= now:
             problem = FieldProblem("until", "is not in the future", clock.iso(until))
             raise InvalidInput("a card can be put off only until later", fields=[problem])
-        answer = Answer("snoozed", by, proof)
+        answer = await self._answer("snoozed", by, proof)
         await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until))
         return await self._waiting.card(request_id)
 
-    async def wake(self, request_id: str, by: str, proof: Proof = "page") -> Card:
+    async def wake(self, request_id: str, by: str, proof: Claim = "page") -> Card:
         request = await self._waiting.find(request_id)
         now = self._now()
         if request.snoozed is not None and request.snoozed > now:
-            answer = Answer("woken", by, proof)
+            answer = await self._answer("woken", by, proof)
             await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=None))
         return await self._waiting.card(request_id)
 
-    async def undo(self, request_id: str, by: str, proof: Proof = "page") -> Card:
+    async def undo(self, request_id: str, by: str, proof: Claim = "page") -> Card:
         """Take a yes back while it rests."""
         request = await self._waiting.find(request_id)
         if request.state != "held":
             raise _too_late(request)
-        answer = Answer("undone", by, proof)
+        answer = await self._answer("undone", by, proof)
         state = request.unanswered
         now = self._now()
         undone = await self._store.write(give, request, answer, state, now, due=None, proof=None)
         if isinstance(undone, Conflict):
             raise _too_late(await self._waiting.find(request_id))
         return await self._waiting.card(request_id)
+
+    # Whose word it is.
+
+    async def _answer(self, word: Word, by: str, proof: Claim, words: str | None = None) -> Answer:
+        return self._policy.answer(word, by, await self._prove(by, proof), words)
+
+    async def _prove(self, by: str, claim: Claim) -> Proof:
+        """What the claim proves. A password is compared with the desk's; a wrong one is on the record."""
+        if not isinstance(claim, Typed):
+            self._policy.demand(claim)
+            return claim
+        kept = await self._store.write(passwords.attempt_answer, claim.source, self._now())
+        if kept is None:
+            hint = "`deskhand password set` gives it one; of a guarded desk with sudo"
+            raise Denied("this desk has no password yet", reason="proof", hint=hint)
+        if not await asyncio.to_thread(passwords.matches, claim.password, kept):
+            now = self._now()
+            entry = GateCall(by, "answer", "page", now).entry("rejected", "wrong password", now)
+            await self._store.write(audit.append, entry)
+            raise Denied("the password is wrong", reason="proof", hint="nothing was answered; type it again")
+        await self._store.write(passwords.forget_wrong_answers, claim.source)
+        return "password"
 
     # Together.
 
@@ -175,10 +206,10 @@ class Answers:
             raise Denied(f"the request {request_id} is {request.state}; nothing is left to decide", reason="decided")
         return request
 
-    async def _hold(self, requests: Sequence[Request], by: str, proof: Proof) -> None:
+    async def _hold(self, requests: Sequence[Request], by: str, proof: Claim) -> None:
+        answer = await self._answer("held", by, proof)
         now = self._now()
         until = now + timedelta(seconds=self._settings.hold_seconds)
-        answer = Answer("held", by, proof)
         for request in requests:
             await self._demand_sendable(request)
 
@@ -210,12 +241,12 @@ class Answers:
         if action == request.action and request.fault is None:
             return
         now = self._now()
-        compose(action, "check", now)
+        await asyncio.to_thread(compose, action, "check", now)
         revision = request.revision + 1
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": describe_difference(request.proposed, action),
+            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
             "fault": None,
             "note": None,
         }

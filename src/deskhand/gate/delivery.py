@@ -2,8 +2,8 @@
 
 Nothing leaves unapproved: a claim takes an approved row, and the person's yes must name the digest that is sent.
 Nothing leaves altered: what is sent is composed from that row.
-Nothing leaves twice: one process can claim, the token is written down before the send, and a lost answer is looked up
-before anything is sent again.
+Nothing leaves twice: one process can claim, the hand has its token written down at the point of no return, and what
+passed it is looked up before anything is sent again.
 """
 
 import asyncio
@@ -37,11 +37,10 @@ from deskhand.gate.folders import RequestFile
 from deskhand.gate.later import backoff
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
-from deskhand.gate.proofs import Answer
 from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Request, file_name
-from deskhand.mail import Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
@@ -73,24 +72,25 @@ _Sending = Sent | Unclear | _Refused | _Unseen
 class MailHand:
     """How a mail leaves: by a token that finds it again, whatever becomes of the answer."""
 
-    def __init__(self, mailbox: Mailbox, request: Request) -> None:
+    def __init__(self, mailbox: Mailbox, mail: Outgoing) -> None:
         self._mailbox = mailbox
-        self._mail: Outgoing = compose(request.action, request.send_id, request.frozen or request.created)
+        self._mail = mail
 
     async def prepare(self) -> str:
         return await self._mailbox.prepare(self._mail)
 
-    async def send(self, token: str) -> Sent:
-        return await self._mailbox.send(token, self._mail)
+    async def send(self, token: str, keep: Keep) -> Sent:
+        return await self._mailbox.send(token, self._mail, keep)
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:
         return await self._mailbox.check(token, self._mail)
 
 
-def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> MailHand:
+async def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> MailHand:
     match request.action:
-        case Mail():
-            return MailHand(mailbox(), request)
+        case Mail() as mail:
+            date = request.frozen or request.created
+            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date))
 
 
 class Delivery:
@@ -119,6 +119,7 @@ class Delivery:
                 await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._claim(tx, request), call)
             case "sending" if not sends.is_held(request, self._now(), self._lease):
+                await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._take_over(tx, request), call)
             case "sending":
                 raise _under_way()
@@ -141,7 +142,7 @@ class Delivery:
             if not used or not ledger.insert(tx, request):
                 raise _under_way()
             self._door.demand_unchanged(found)
-            answer = Answer("approved", call.by, "hand-written")
+            answer = self._door.policy.answer("approved", call.by, "hand-written")
             approved = proofs.note_hand_written(tx, request, answer, self._now())
             return sends.claim(tx, approved, now=self._now(), lease=self._lease)
 
@@ -152,9 +153,9 @@ class Delivery:
 
     async def _demand_yes(self, request: Request) -> None:
         """A yes that names another text is none to this one: it waits again, and says so."""
-        if await self._store.read(proofs.names_this_text, request):
+        if await self._store.read(self._door.policy.releases, request):
             return
-        note = "Your yes came to nothing: it was to another text. Look at it again."
+        note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
         await self._store.write(ledger.change, request, request.unanswered, due=None, note=note)
         raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
 
@@ -163,7 +164,7 @@ class Delivery:
         sends.take_turns(tx)
         if isinstance(verdict := sends.allow(tx, now=now, limits=self._limits), Wait):
             return verdict
-        if not proofs.names_this_text(tx, request):
+        if not self._door.policy.releases(tx, request):
             raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
         claimed = sends.claim(tx, request, now=now, lease=self._lease)
         if isinstance(claimed, Request):
@@ -190,7 +191,7 @@ class Delivery:
     async def _send_and_settle(self, request: Request, call: GateCall) -> Departure:
         """The row is `sending`, and ours until its lease ends."""
         call = replace(call, parameters={**call.parameters, **facts_of(request)})
-        hand = hand_for(request, self._mailbox)
+        hand = await hand_for(request, self._mailbox)
         match await self._send(request, hand, call):
             case Sent() as sent:
                 done: Departure = Released(
@@ -231,10 +232,8 @@ class Delivery:
             await asyncio.to_thread(self._announce, request, call)
             with anyio.fail_after(self._step):
                 return NotSent(await hand.prepare())
-        except DeskError as error:
-            return _Refused(error)
-        except TimeoutError:
-            return _Refused(ProviderDown("the mailbox did not answer in time"))
+        except (DeskError, TimeoutError) as error:
+            return _Refused(_explain(error))
 
     def _announce(self, request: Request, call: GateCall) -> None:
         """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
@@ -247,17 +246,25 @@ class Delivery:
             raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
 
     async def _send_once(self, request: Request, token: str, hand: MailHand) -> _Sending | NotSent:
-        """The one place where something leaves the desk: the token is written down, and the lease is ours."""
-        kept = await self._store.write(sends.keep_token, request, token)
-        if not kept or request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
+        """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
+        if request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
             return _Unseen(_under_way())
+        kept: list[str] = []
+
+        async def keep(later: str) -> None:
+            if not await self._store.write(sends.keep_token, request, later):
+                raise _under_way()
+            kept.append(later)
+
         try:
             with anyio.fail_after(self._step):
-                return await hand.send(token)
+                return await hand.send(token, keep)
+        except UnderWay as error:
+            return _Unseen(error)
         except (DeskError, TimeoutError) as error:
-            if isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown):
-                return _Refused(error)
-            return await self._check(token, hand)
+            if kept and not _says_not_sent(error):
+                return await self._check(kept[-1], hand)
+            return _Refused(_explain(error))
 
     async def _check(self, token: str, hand: MailHand) -> Sent | NotSent | Unclear | _Unseen:
         try:
@@ -321,6 +328,16 @@ class Delivery:
         await self._store.write(together)
         if self._settings.vault_path is not None:
             await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, entry)
+
+
+def _says_not_sent(error: DeskError | TimeoutError) -> bool:
+    return isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown)
+
+
+def _explain(error: DeskError | TimeoutError) -> DeskError:
+    if isinstance(error, DeskError):
+        return error
+    return ProviderDown("the mailbox did not answer in time")
 
 
 def _under_way() -> UnderWay:

@@ -8,6 +8,7 @@ from deskhand.gate import files
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.idle import IdleFile
+from deskhand.gate.proofs import Policy
 from deskhand.gate.requests import Request
 from deskhand.gate.vault import VaultDoor
 
@@ -16,6 +17,9 @@ class ClosedDoor:
     """Of a desk without a vault: nobody moves files, and there is nothing to follow."""
 
     how = "once the person approved it on the page"
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
 
     def show(self, request: Request) -> str:
         return files.render_draft(replace(request, origin="draft"))

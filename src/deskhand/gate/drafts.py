@@ -14,6 +14,7 @@ from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import Follower, knows_thread
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.idle import find as find_idle
+from deskhand.gate.proofs import Policy
 from deskhand.gate.requests import DRAFT_PREFIX, Folder, Request, State, is_draft_id
 from deskhand.mail import Mailbox
 from deskhand.store import Store, Transaction
@@ -35,14 +36,15 @@ class DraftReader(Follower):
         key: bytes,
         mailbox: Callable[[], Mailbox],
         now: Callable[[], datetime],
+        policy: Policy,
         *,
         sealed: bool,
     ) -> None:
         """`sealed`: a draft that was merely moved is no yes, nor is a file that the person wrote by hand."""
-        super().__init__(store, root, key)
+        super().__init__(store, root, key, policy)
         self._mailbox = mailbox
         self._now = now
-        self._sealed = sealed
+        self._sealed = sealed or not policy.counts("vault")
         self._stamp = 0
         """Of Drafts/, when it was looked at last."""
         self._foreign: set[tuple[str, int, int]] = set()

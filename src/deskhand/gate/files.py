@@ -33,16 +33,17 @@ _YES = ("pending_approval", "approved")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
+_WISH = "Answer it on the desk's page. A file that is moved or edited is only a wish here."
 _BACK = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
 
 
 # A sealed request.
 
 
-def render_request(request: Request, key: bytes) -> str:
-    """The text of a request's file: always the same for the same revision."""
+def render_request(request: Request, key: bytes, *, wish: bool = False) -> str:
+    """The text of a request's file: always the same for the same revision. As a `wish` moving it is no answer."""
     properties = _properties(request)
-    page = _page(request)
+    page = _page(request, _WISH if wish else _HOW)
     return frontmatter.render(properties | {"seal": _seal(properties, page, key)}, page)
 
 
@@ -109,12 +110,12 @@ def _properties(request: Request) -> dict[str, Any]:
     return found
 
 
-def _page(request: Request) -> str:
+def _page(request: Request, how: str) -> str:
     action = request.action
     verb = "Reply to" if action.kind == "reply_email" else "Send to"
     parts = [
         f"# {verb} {escape(action.to)}?",
-        f"It would leave from {escape(action.account)}, exactly as it stands here.\n{_HOW}",
+        f"It would leave from {escape(action.account)}, exactly as it stands here.\n{how}",
         f"## Message\n\n{fenced(action.body)}",
         "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_BACK}",

@@ -13,6 +13,7 @@ from deskhand.errors import DeskError, InvalidInput
 from deskhand.gate import files, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.folders import Folders, RequestFile, as_file
+from deskhand.gate.proofs import Policy
 from deskhand.gate.requests import Folder, Request
 from deskhand.store import Store
 
@@ -22,8 +23,9 @@ _SECOND = 1_000_000_000
 
 
 class Follower:
-    def __init__(self, store: Store, root: Path, key: bytes) -> None:
+    def __init__(self, store: Store, root: Path, key: bytes, policy: Policy) -> None:
         self.folders = Folders(root)
+        self.policy = policy
         self._store = store
         self._key = key
         self._returned = False
@@ -33,7 +35,7 @@ class Follower:
         """The request as the person reads it: made from the action, never from anybody's words about it."""
         if request.home == "Drafts":
             return files.render_draft(request)
-        return files.render_request(request, self._key)
+        return files.render_request(request, self._key, wish=not self.policy.counts("vault"))
 
     async def return_claimed(self) -> None:
         if self._returned:
@@ -117,10 +119,14 @@ class Follower:
 
     async def write_edit(self, request: Request, action: Action) -> None:
         """A draft's file gets the person's new words before its row does."""
-        if request.home == "Drafts" and (found := await asyncio.to_thread(self.locate, request)):
+        if request.home == "Drafts":
+            await asyncio.to_thread(self._write_edit, request, action)
+
+    def _write_edit(self, request: Request, action: Action) -> None:
+        if found := self.locate(request):
             text = files.rewrite_draft(found, action)
             files.read_draft(as_file(found.folder, found.name, text))  # what is no mail afterwards is refused now
-            await asyncio.to_thread(self.folders.rewrite, found, text)
+            self.folders.rewrite(found, text)
 
     async def replace(self, old: Request, new: Request) -> None:
         """A sealed file makes room for that of the new revision: out of Approved/ first, then rewritten."""

@@ -46,7 +46,8 @@ def _explain_request(request: Request, found: RequestFile) -> str | None:
         case "waiting" | "held" | "unknown" if request.fault:
             return request.fault
         case "waiting" | "held" | "unknown" if request.resting == "unconfirmed":
-            return f"approvals are sealed here: answer {request.id} on the page, or run `deskhand approve {request.id}`"
+            how = f"answer {request.id} on the page, or run `deskhand approve {request.id}`"
+            return f"a file alone is no yes here (approvals are sealed here, or need a stronger proof): {how}"
         case "waiting" | "held" | "unknown" | "approved" | "sending":
             return None
         case "sent":
@@ -67,7 +68,7 @@ def _explain_draft(tx: Transaction, found: RequestFile) -> str:
 
 def _explain_approval(tx: Transaction, found: RequestFile, now: datetime, *, sealed: bool) -> str | None:
     if sealed:
-        return "approvals are sealed here: a file written by hand does not count"
+        return "approvals are sealed here, or need a stronger proof: a file written by hand does not count"
     if authorship.is_a_tools(tx, found.properties):
         return _NOT_THE_PERSONS
     if sends.was_used(tx, found):

@@ -1,13 +1,18 @@
 """An answer as it is written down: what was said to which text, by whom, and why it counts as the person's word.
 
-It changes the row and stands on the record in the same transaction. A claim asks here whether a yes names what is sent.
+It changes the row and stands on the record in the same transaction. Whichever door it came in by, `Policy` says whether
+its proof is enough at this desk; a claim asks it again before anything leaves.
 """
 
+import hmac
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 from deskhand import audit, clock
+from deskhand.config import LeastProof
+from deskhand.errors import Denied
 from deskhand.gate import ledger
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.record import GateCall, facts_of
@@ -15,14 +20,84 @@ from deskhand.gate.requests import LIFETIME, Proof, Request, State
 from deskhand.store import Transaction
 
 Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone"]
+_COUNT: dict[LeastProof, tuple[Proof, ...]] = {
+    "vault": ("vault", "hand-written", "page", "terminal", "password"),
+    "page": ("page", "terminal", "password"),
+    "passkey": ("password",),
+}
+_WANTED: dict[LeastProof, str] = {
+    "vault": "answer it in the vault, on the page or in the terminal",
+    "page": "answer it on the page or in the terminal",
+    "passkey": "type your password for this one answer, on the page or in the terminal",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The password as somebody typed it for one answer."""
+
+    password: str
+    source: str
+    """Where it was typed: a session, or the terminal. Who guesses in one place keeps nobody out of another."""
+
+
+Claim = Proof | Typed
+"""What somebody brings with an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
+    """Made by a policy alone, so that there is none without a proof that counts."""
+
     word: Word
     by: str
     proof: Proof
-    words: str | None = None
+    words: str | None
+    policy: "Policy"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The least that counts at this desk as the person's word."""
+
+    least: LeastProof
+    key: Callable[[], str]
+    """By which a password's answer is known again; never in the database."""
+
+    def counts(self, proof: Proof) -> bool:
+        return proof in _COUNT[self.least]
+
+    def demand(self, proof: Proof) -> None:
+        if not self.counts(proof):
+            raise Denied("this proves too little to count as your answer", reason="proof", hint=_WANTED[self.least])
+
+    def answer(self, word: Word, by: str, proof: Proof, words: str | None = None) -> Answer:
+        self.demand(proof)
+        return Answer(word, by, proof, words, self)
+
+    def releases(self, tx: Transaction, request: Request) -> bool:
+        """Whether a person's yes was to exactly what would be sent, and its proof counts."""
+        if self.least == "passkey":
+            return self._is_last_word(tx, request)
+        marks = ", ".join("?" for _ in _COUNT[self.least])
+        sql = "SELECT 1 FROM answers WHERE request_id = ? AND digest = ? AND word IN ('held', 'approved') AND proof IN"
+        row = tx.one(f"{sql} ({marks}) LIMIT 1", request.id, request.action.digest, *_COUNT[self.least])
+        return row is not None
+
+    def _is_last_word(self, tx: Transaction, request: Request) -> bool:
+        """Whether the yes is the person's last word and was written by a desk that knew the key."""
+        sql = (
+            "SELECT word, digest, number, evidence FROM answers WHERE request_id = ?"
+            " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
+        )
+        row = tx.one(sql, request.id)
+        if row is None or row[0] not in ("held", "approved") or row[1] != request.action.digest:
+            return False
+        return hmac.compare_digest(str(row[3]), self.sign(request.id, *row[:3]))
+
+    def sign(self, request_id: str, word: str, digest: str, number: int) -> str:
+        said = "\n".join(("answer", request_id, word, digest, str(number)))
+        return hmac.digest(self.key().encode(), said.encode(), "sha256").hex()
 
 
 def give(
@@ -72,12 +147,6 @@ def note_hand_written(tx: Transaction, request: Request, answer: Answer, now: da
     return approved
 
 
-def names_this_text(tx: Transaction, request: Request) -> bool:
-    """Whether a person's yes was to exactly what would be sent."""
-    sql = "SELECT 1 FROM answers WHERE request_id = ? AND digest = ? AND word IN ('held', 'approved') LIMIT 1"
-    return tx.one(sql, request.id, request.action.digest) is not None
-
-
 def carry_over_yes(tx: Transaction, request: Request, words: str, digest: str) -> bool:
     """Let a yes that an earlier version kept by the digest of the words alone count for the whole mail."""
     copied = tx.execute(
@@ -90,9 +159,14 @@ def carry_over_yes(tx: Transaction, request: Request, words: str, digest: str) -
 
 
 def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime) -> None:
+    before = tx.one("SELECT MAX(number) FROM answers WHERE request_id = ?", request.id)
+    number = 1 + ((before and before[0]) or 0)
+    evidence = None
+    if answer.proof == "password":
+        evidence = answer.policy.sign(request.id, answer.word, request.digest, number)
     tx.execute(
-        "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, words)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, words, number, evidence)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         *(request.id, request.revision, answer.word, request.digest, answer.proof, answer.by),
-        *(clock.to_ms(now), answer.words),
+        *(clock.to_ms(now), answer.words, number, evidence),
     )

@@ -20,7 +20,6 @@ from deskhand.gate.drafts import HEARD, DraftReader
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import knows_thread, says_the_same
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.proofs import Answer
 from deskhand.gate.requests import Request, file_name
 from deskhand.store import Transaction
 
@@ -28,6 +27,8 @@ log = logging.getLogger("deskhand.vault")
 
 _LOST = "Your yes came to nothing: it was changed after your yes. Look at it again."
 _CONFIRM = "It was asked for in the vault; confirm it here."
+_CONFIRM_NO = "In the vault it was asked to reject it; confirm it here."
+_RESTORED = "Its file was changed in the vault, which counts for nothing here: what would leave is what stands here."
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,12 @@ Move = Yes | No | Edited | TakenBack | Outdated | Misplaced
 
 
 class VaultDoor(DraftReader):
-    how = "when the person moves it to Approved/"
-    """How a yes comes in by this door."""
+    @property
+    def how(self) -> str:
+        """How a yes comes in by this door."""
+        if self.policy.counts("vault"):
+            return "when the person moves it to Approved/"
+        return "once the person approved it on the page"
 
     # Hearing.
 
@@ -81,7 +86,9 @@ class VaultDoor(DraftReader):
                 move = await asyncio.to_thread(self._find_no, request) or move
             if move is None or (self._is_expired(request) and not isinstance(move, No)):
                 return request
-            return await self._take_up(request, move)
+            if self.policy.counts("vault"):
+                return await self._take_up(request, move)
+            return await self._take_as_wish(request, move)
         except (DeskError, OSError) as error:
             log.warning("not_heard", extra={"request": request.id, "why": str(error)})
             return request
@@ -102,10 +109,15 @@ class VaultDoor(DraftReader):
             return request
         if files.written_revision(found) < request.revision:
             return request
-        return await self._revise(request, found)
+        if self.policy.counts("vault"):
+            return await self._revise(request, found)
+        await self.replace(request, request)
+        return request
 
     def demand_unmoved(self, request: Request) -> None:
         """Within a claim: the person has not taken the yes back in this very moment."""
+        if not self.policy.counts("vault"):
+            return
         try:
             move = self._see(request)
         except (DeskError, OSError) as error:
@@ -143,7 +155,7 @@ class VaultDoor(DraftReader):
                 return None if same else Edited(found)
             return None if same and unconfirmed else Yes(found)
         if files.is_intact(found, request, self._key):
-            return None if request.state == "approved" else Yes(found)
+            return None if request.state == "approved" or unconfirmed else Yes(found)
         return Outdated() if _is_outdated(found, request) else Edited(found)
 
     def _find_no(self, request: Request) -> No | None:
@@ -175,9 +187,34 @@ class VaultDoor(DraftReader):
                 request = await self._revise(request, found)
         return request
 
+    async def _take_as_wish(self, request: Request, move: Move) -> Request:
+        """Where a file is no answer: the row stays as it is, its card says what was asked for, and the file follows."""
+        open_ = request.state in ("waiting", "unknown")
+        match move:
+            case Outdated():
+                return await self._take_up(request, move)
+            case Yes(found) | Edited(found) if open_ and request.home == "Drafts" and found.folder == "Approved":
+                return await self._approve_draft(request, found)
+            case Edited(found) if open_ and request.home == "Drafts":
+                return await self._take_edit(request, found)
+            case Yes(found) if open_:
+                place = {"folder": found.folder, "file": found.name, "resting": "unconfirmed"}
+                return await self._wish(request, _CONFIRM, **place)
+            case No() if open_:
+                request = await self._wish(request, _CONFIRM_NO)
+            case Edited() if open_:
+                request = await self._wish(request, _RESTORED)
+                await self.replace(request, request)
+        await self.follow(request)
+        return request
+
+    async def _wish(self, request: Request, note: str, **changes: Any) -> Request:
+        log.warning("only_a_wish", extra={"request": request.id, "why": note})
+        return await self._write(request, lambda tx: ledger.change(tx, request, request.state, note=note, **changes))
+
     async def _approve(self, request: Request, found: RequestFile) -> Request:
         now = self._now()
-        answer = Answer("approved", "vault", "vault")
+        answer = self.policy.answer("approved", "vault", "vault")
         place = {"folder": found.folder, "file": found.name}
 
         def work(tx: Transaction) -> Request | Conflict:
@@ -191,7 +228,7 @@ class VaultDoor(DraftReader):
         note = str(reason) if reason else None
         if request.state == "held" and note is None:
             note = "Your yes came to nothing: its file was moved to Rejected/"
-        answer = Answer("rejected", "vault", "vault", note)
+        answer = self.policy.answer("rejected", "vault", "vault", note)
         changes = {"folder": found.folder, "file": found.name, "note": note, "due": None, "snoozed": None}
         decided = {"decided_by": "vault", "decided": now, "proof": "vault"}
 
@@ -204,7 +241,7 @@ class VaultDoor(DraftReader):
 
     async def _take_back(self, request: Request) -> Request:
         now = self._now()
-        answer = Answer("undone", "vault", "vault")
+        answer = self.policy.answer("undone", "vault", "vault")
         changes = {"folder": request.home, "due": None, "proof": None, "note": None}
         undone = await self._write(
             request, lambda tx: proofs.give(tx, request, answer, request.unanswered, now, **changes)
@@ -218,17 +255,17 @@ class VaultDoor(DraftReader):
         revision = request.revision + 1
         action = request.action
         if not request.may_have_left:  # one that may have left must stay what it was, or nobody could find out
-            action = files.read_edit(request.action, found)
+            action = await asyncio.to_thread(files.read_edit, request.action, found)
         changes: dict[str, Any] = {
             "revision": revision,
             "action": action,
-            "difference": describe_difference(request.proposed, action),
+            "difference": await asyncio.to_thread(describe_difference, request.proposed, action),
             "file": file_name(request.id, action.kind, revision),
             "folder": request.home,
             "due": None,
             "note": _note_of_lost(request),
         }
-        answer = Answer("edited", "vault", "vault")
+        answer = self.policy.answer("edited", "vault", "vault")
 
         def work(tx: Transaction) -> Request | Conflict:
             return proofs.give(tx, request, answer, request.unanswered, now, **changes)
@@ -267,7 +304,7 @@ class VaultDoor(DraftReader):
                 return request
             changes["fault"] = error.message
         else:
-            difference = describe_difference(request.proposed, action)
+            difference = await asyncio.to_thread(describe_difference, request.proposed, action)
             changes |= {"action": action, "difference": difference, "fault": None}
             if not knows_thread(request.action):
                 return await self._take_over(request, changes)

@@ -15,7 +15,7 @@ from deskhand.gate import ledger, recipients
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
 from deskhand.gate.risk import Facts, Risk, assess
-from deskhand.mail import Mailbox
+from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
 Kind = Literal["send_email", "reply_email", "draft"]
@@ -144,8 +144,7 @@ class Waiting:
             return None
         except DeskError as error:
             return Original(card.answers, "", "", "", "", (f"the mailbox cannot show it now: {error.message}",))
-        parts = {"sender": mail.summary.sender, "subject": mail.summary.subject, "text": mail.body}
-        odd = [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
+        odd = await asyncio.to_thread(_describe_unseen, mail)
         return Original(
             message_id=mail.summary.id,
             sender=mail.summary.sender,
@@ -188,6 +187,11 @@ class Waiting:
                 self._risks.clear()
             risk = self._risks[looked_at] = _risk(request, recipient, known, sent)
         return card_of(request, recipient, risk, now)
+
+
+def _describe_unseen(mail: FullMessage) -> list[str]:
+    parts = {"sender": mail.summary.sender, "subject": mail.summary.subject, "text": mail.body}
+    return [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
 
 
 def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -> Card:

@@ -19,7 +19,7 @@ import httpx2
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
-from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
+from deskhand.mail import Arrived, FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 from deskhand.mail.google_http import (
     Doubt,
@@ -78,7 +78,7 @@ class GmailMailbox:
             return []
         labels, *mails = await self._read_present([LABELS, *map(self._summary_request, ids)])
         names = _label_names(labels)
-        return [self._summary(mail, names) for mail in mails]
+        return await self._summaries(mails, names)
 
     async def get(self, message_id: str) -> FullMessage:
         request = GoogleRequest(_path("messages", message_id), {"format": "raw"}, what=f"mail {message_id}")
@@ -90,7 +90,7 @@ class GmailMailbox:
         query = {**_METADATA, "fields": f"messages({_SUMMARY})"}
         request = GoogleRequest(_path("threads", thread_id), query, what=f"thread {thread_id}")
         data, names = await self._with_labels(request)
-        return sorted((self._summary(each, names) for each in data["messages"]), key=attrgetter("date"))
+        return sorted(await self._summaries(data["messages"], names), key=attrgetter("date"))
 
     async def move(self, message_id: str, label: str) -> None:
         added = await self._label_id(message_id, label)
@@ -122,8 +122,9 @@ class GmailMailbox:
             case GoogleAnswer():
                 raise _send_failure(made, request)
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
+        await keep(token)
         message = _wire(mail.raw, mail.thread_id)
         if token.startswith(_ONCE):
             request = GoogleRequest("messages/send", body=message)
@@ -209,7 +210,12 @@ class GmailMailbox:
             query = {"format": "minimal", "fields": "id,labelIds"}
         return GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}")
 
-    def _summary(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None = None) -> MailSummary:
+    async def _summaries(self, mails: Sequence[dict[str, Any]], names: dict[str, str]) -> list[MailSummary]:
+        fresh = [data for data in mails if data["id"] not in self._known]
+        read = dict(zip((data["id"] for data in fresh), await _parse_headers(fresh), strict=True))
+        return [self._summary(data, names, read.get(data["id"])) for data in mails]
+
+    def _summary(self, data: dict[str, Any], names: dict[str, str], parsed: mime.Parsed | None) -> MailSummary:
         labels = tuple(names.get(label, label) for label in data.get("labelIds", ()))
         if data["id"] not in self._known:
             if len(self._known) >= MOST_CACHED:
@@ -244,7 +250,7 @@ class GmailMailbox:
         return body_of(await self._api.once(request), request)
 
     async def _create_draft(self, request: GoogleRequest, raw: bytes) -> SavedDraft | GoogleAnswer | NoAnswer | Doubt:
-        mail = mime.parse(raw)
+        mail = await asyncio.to_thread(mime.parse, raw)
         made: list[SavedDraft] = []
 
         async def is_undone() -> bool:
@@ -267,7 +273,8 @@ class GmailMailbox:
         drafts = {str(each["message"]["id"]): each for each in listed.get("drafts", ())}
         metadata = {"format": "metadata", "metadataHeaders": "Message-ID", "fields": "id,payload/headers"}
         found = await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in drafts])
-        ours = [data["id"] for data in found if mime.parse(_header_bytes(data)).message_id == mail.message_id]
+        read = zip(found, await _parse_headers(found), strict=True)
+        ours = [data["id"] for data, parsed in read if parsed.message_id == mail.message_id]
         return [SavedDraft(str(drafts[each]["id"]), each, str(drafts[each]["message"]["threadId"])) for each in ours]
 
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
@@ -277,10 +284,18 @@ class GmailMailbox:
         metadata = {"format": "metadata", "metadataHeaders": mime.ACTION_HEADER, "fields": fields}
         for query in ({}, {"q": f"to:{mail.recipients[0]}"}):
             ids = await self._ids(MOST_SEARCHED, {"labelIds": "SENT", **query})
-            for data in await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in ids]):
-                if mime.parse(_header_bytes(data)).action_id == mail.action_id:
+            found = await self._read_present([GoogleRequest(_path("messages", each), metadata) for each in ids])
+            for data, parsed in zip(found, await _parse_headers(found), strict=True):
+                if parsed.action_id == mail.action_id:
                     return Sent(str(data["id"]), str(data["threadId"]))
         return None
+
+
+async def _parse_headers(mails: Sequence[dict[str, Any]]) -> list[mime.Parsed]:
+    def parse() -> list[mime.Parsed]:
+        return [mime.parse(_header_bytes(data)) for data in mails]
+
+    return await asyncio.to_thread(parse)
 
 
 def _send_failure(failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleRequest) -> DeskError:

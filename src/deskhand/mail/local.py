@@ -26,6 +26,7 @@ from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown
 from deskhand.mail import (
     Arrived,
     FullMessage,
+    Keep,
     MailSummary,
     NotSent,
     Outgoing,
@@ -118,20 +119,23 @@ class LocalMailbox:
         await self._write(_label, message_id, label, leave_inbox=False)
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
-        return await self._write(_draft, raw, mime.parse(raw), self._now(), thread_id)
+        parsed = await asyncio.to_thread(mime.parse, raw)
+        return await self._write(_draft, raw, parsed, self._now(), thread_id)
 
     async def prepare(self, mail: Outgoing) -> str:
         token = secrets.token_hex(16)
         await self._write(_prepare, token, mail)
         return token
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """Filing the mail and using up the token are one transaction, so a second call changes nothing."""
         labels = ["SENT"]
         if self._address.lower() in map(str.lower, mail.recipients):
             labels += ["INBOX", "UNREAD"]
+        parsed = await asyncio.to_thread(mime.parse, mail.raw)
+        await keep(token)
         try:
-            return await self._write(_send, token, mail, mime.parse(mail.raw), self._now(), labels)
+            return await self._write(_send, token, mail, parsed, self._now(), labels)
         except ProviderDown as error:
             raise OutcomeUnknown(f"the mailbox failed while sending: {error.message}", hint=error.hint) from error
 

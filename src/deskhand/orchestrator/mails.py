@@ -92,7 +92,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         await held.note("arrived", note=name, sender=sender)  # a model may take long, and others look meanwhile
     if known.proposed is not None:
         decided_by = "assistant"
-        decision = triage.restrain(known.proposed, mail)
+        decision = await asyncio.to_thread(triage.restrain, known.proposed, mail)
     else:
         corrections = await desk.store.read(steps.corrections, sender)
         decided_by, decision = await by.decide(MailToDecide(mail, thread, corrections, known.words))

@@ -4,6 +4,7 @@ Two kinds of trouble, two ways out: bad output goes back to the model with the m
 to the person; a network that fails raises, and the step waits its turn with the mail still pending.
 """
 
+import asyncio
 import json
 import re
 from typing import Any
@@ -64,7 +65,7 @@ class Model:
         for _ in range(TRIES):
             said = await self._ask(messages, letter.words)
             try:
-                return restrain(_decision(said), letter.mail)
+                return await asyncio.to_thread(restrain, _decision(said), letter.mail)
             except ValueError as error:
                 problem = _in_words(error)
             correction = f"That was no valid decision: {problem}. Answer again, with one JSON object and nothing else."

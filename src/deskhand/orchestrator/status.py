@@ -1,5 +1,6 @@
 """How the desk stands: counts, what waits and since when, health, last errors; at the command line and in the vault."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -164,7 +165,8 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
     _write_state(root, state)
     files.write(root, ("Logs",), witness.FILE, witness.describe(await desk.store.read(audit.head), now))
-    files.write(root, (), "Dashboard.md", page(await facts(desk), now).encode())
+    text = await asyncio.to_thread(page, await facts(desk), now)
+    await asyncio.to_thread(files.write, root, (), "Dashboard.md", text.encode())
 
 
 def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> str:

@@ -1,5 +1,6 @@
 """The Email server: the four tools of its contract, which answer in sentences."""
 
+import asyncio
 import math
 import uuid
 from collections.abc import Iterator
@@ -92,7 +93,8 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         with _saying("Error creating draft"):
             account = await desk.mailbox.address()
             mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=letter.body)
-            draft = await desk.mailbox.create_draft(_compose_draft(mail, desk.now()), None)
+            raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
+            draft = await desk.mailbox.create_draft(raw, None)
         folder = "Gmail drafts folder" if desk.settings.mail == "gmail" else "drafts folder"
         text = f"Draft created successfully. Draft ID: {draft.id}. Review it in your {folder}."
         return _about(mail, draft, desk.now(), text, stays_here(desk))

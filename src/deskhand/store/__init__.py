@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeAlias, TypeVar
 
-from deskhand.errors import BadConfig
+from deskhand.errors import BadConfig, DeskError
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -109,6 +109,17 @@ def revision(url: str) -> str | None:
     with _demand_driver():
         from deskhand.store import postgresql
     return postgresql.revision(url)
+
+
+def refuse_newer(url: str) -> None:
+    """Raise where a newer desk made the database. What else may be wrong with it is said when it is needed."""
+    from deskhand.store import schema
+
+    try:
+        found = revision(url)
+    except DeskError:
+        return
+    schema.is_behind(found)
 
 
 @contextmanager

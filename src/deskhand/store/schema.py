@@ -48,8 +48,8 @@ def is_behind(revision: str | None) -> bool:
         return True
     if revision > HEAD:
         raise BadConfig(
-            f"the desk's database has the schema {revision}; this version of deskhand knows {HEAD} and nothing newer",
-            hint="upgrade deskhand, or let DESKHAND_DATABASE_URL name another database",
+            f"a newer deskhand made this desk's database (schema {revision}; this one knows {HEAD})",
+            hint="upgrade deskhand, or let DESKHAND_DATABASE_URL name another database; nothing was changed",
         )
     return False
 

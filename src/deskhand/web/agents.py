@@ -67,10 +67,10 @@ async def _overview(request: Request) -> Response:
         messages = await to_thread.run_sync(_messages, post)
         agents = await to_thread.run_sync(_agents, desk, post)
     except NotFound as failure:
-        return render(request, "absent.html", status=503, title="Agents", failure=failure)
+        return await render(request, "absent.html", status=503, title="Agents", failure=failure)
     threads = _threads(messages)
     me = post.me()
-    return render(
+    return await render(
         request,
         "agents.html",
         title="Agents",
@@ -89,7 +89,7 @@ async def _thread(request: Request) -> Response:
     pair = [request.query_params.get("one", ""), request.query_params.get("other", "")]
     messages = await to_thread.run_sync(_messages, post)
     between = [each for each in messages if sorted((each.sender, each.to)) == sorted(pair)]
-    return render(
+    return await render(
         request,
         "agents_thread.html",
         title=" and ".join(pair),

@@ -20,10 +20,11 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
+from deskhand.gate.proofs import Claim, Typed
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
-from deskhand.web import times
+from deskhand.web import sessions, times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.render import render
@@ -55,12 +56,12 @@ def routes() -> list[Route]:
         page(one, _whole),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
-        effect(f"{one}/approve", _answer("approved", lambda desk, card, _: desk.answers.approve(*card, PERSON))),
+        effect(f"{one}/approve", _answer("approved", _approve)),
         effect(f"{one}/reject", _answer("rejected", _reject)),
         effect(f"{one}/respond", _answer("responded", _respond)),
         effect(f"{one}/snooze", _answer("snoozed", _snooze)),
-        effect(f"{one}/wake", _answer("woken", lambda desk, card, _: desk.answers.wake(card[0], PERSON))),
-        effect(f"{one}/undo", _answer("undone", lambda desk, card, _: desk.answers.undo(card[0], PERSON))),
+        effect(f"{one}/wake", _answer("woken", _wake)),
+        effect(f"{one}/undo", _answer("undone", _undo)),
     ]
 
 
@@ -87,7 +88,7 @@ async def _waiting(request: Request) -> Response:
     context = await _listing(request, snoozed=query.get("snoozed") == "1")
     context["card"] = await desk.waiting.card(query["open"]) if query.get("open") else None
     context["stale"] = context["card"] is not None and _shape(context["card"]) != query.get("shape")
-    return render(request, "waiting.html", **context)
+    return await render(request, "waiting.html", **context)
 
 
 async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
@@ -125,8 +126,7 @@ async def _show(
     title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
     context = {"title": title, "here": "/", **listing, **known, **beside}
-    # A text of two million characters takes a moment, which is not the event loop's.
-    return await to_thread.run_sync(partial(render, request, "approvals.html", status=status, **context))
+    return await render(request, "approvals.html", status=status, **context)
 
 
 async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
@@ -171,7 +171,7 @@ _Named = tuple[str, str]
 
 
 def _answer(
-    done: str, act: Callable[[Desk, _Named, FormData], Awaitable[Card]]
+    done: str, act: Callable[[Desk, _Named, FormData, Claim], Awaitable[Card]]
 ) -> Callable[[Request, FormData], Awaitable[Response]]:
     """An effect that answers one card and then shows it. What was refused is shown with the reason."""
 
@@ -179,7 +179,7 @@ def _answer(
         desk = desk_of(request)
         card_id = request.path_params["id"]
         try:
-            await act(desk, (card_id, _digest(form)), form)
+            await act(desk, (card_id, _digest(form)), form, _claim(request, form))
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure)
         return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
@@ -196,19 +196,42 @@ async def _show_refusal(request: Request, failure: DeskError) -> Response:
     return await _show(request, card, listing, alone=True, failure=shown, status=status)
 
 
-async def _reject(desk: Desk, card: _Named, form: FormData) -> Card:
-    return await desk.answers.reject(*card, _text(form, "reason").strip() or None, PERSON)
+def _claim(request: Request, form: FormData) -> Claim:
+    """What proves that the person answers: the session, or the password that was typed for this one answer."""
+    if password := _text(form, "password"):
+        return Typed(password, sessions.name_of(request.state.session))
+    return "page"
 
 
-async def _respond(desk: Desk, card: _Named, form: FormData) -> Card:
+async def _approve(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
+    del form
+    return await desk.answers.approve(*card, PERSON, claim)
+
+
+async def _wake(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
+    del form
+    return await desk.answers.wake(card[0], PERSON, claim)
+
+
+async def _undo(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
+    del form
+    return await desk.answers.undo(card[0], PERSON, claim)
+
+
+async def _reject(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
+    return await desk.answers.reject(*card, _text(form, "reason").strip() or None, PERSON, claim)
+
+
+async def _respond(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
     words = _text(form, "words").strip()
     if not words:
         raise InvalidInput("Say how it should be done: the words were empty, and nothing was answered.")
-    return await desk.answers.respond(*card, words, PERSON)
+    return await desk.answers.respond(*card, words, PERSON, claim)
 
 
-async def _snooze(desk: Desk, card: _Named, form: FormData) -> Card:
-    return await desk.answers.snooze(card[0], _until(_text(form, "until"), desk.now(), desk.settings.timezone), PERSON)
+async def _snooze(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
+    until = _until(_text(form, "until"), desk.now(), desk.settings.timezone)
+    return await desk.answers.snooze(card[0], until, PERSON, claim)
 
 
 def _until(choice: str, now: datetime, zone: str) -> datetime:
@@ -242,7 +265,7 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     # A browser sends each line of a text field with CR LF, whatever it showed.
     letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
     try:
-        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON)
+        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, _claim(request, form))
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
@@ -257,7 +280,7 @@ async def _form(
     fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
     known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": _moment(desk)}
     title = f"Edit: {card.subject}"
-    return render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
+    return await render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
 
 
 # Several at once.
@@ -275,7 +298,7 @@ async def _show_batch(
     chosen = [await desk.waiting.card(name) for name in dict.fromkeys(names[:FIRST])]
     shown = [(card, await _beside(desk, card)) for card in chosen]
     known = {"here": "/", "shown": shown, "failure": failure, "moment": _moment(desk)}
-    return render(request, "batch.html", status=status, title="Approve together", **known)
+    return await render(request, "batch.html", status=status, title="Approve together", **known)
 
 
 async def _approve_all(request: Request, form: FormData) -> Response:
@@ -284,7 +307,7 @@ async def _approve_all(request: Request, form: FormData) -> Response:
     if not answers:
         return RedirectResponse("/", 303)
     try:
-        await desk.answers.approve_all(answers, PERSON)
+        await desk.answers.approve_all(answers, PERSON, _claim(request, form))
     except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
         return await _show_batch(request, [name for name, _ in answers], shown, 409)

@@ -42,7 +42,7 @@ async def _checkup(request: Request) -> Response:
     own = request.state.session
     signed_in = await desk.store.read(partial(sessions.signed_in, own=own, now=desk.now()))
     kept = await desk.store.read(tokens.list_tokens)
-    return render(
+    return await render(
         request,
         "checkup.html",
         title="Health",

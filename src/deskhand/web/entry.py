@@ -19,8 +19,9 @@ from starlette.types import Message, Receive
 
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
+from deskhand.gate import passwords
 from deskhand.gate.actions import BODY_LIMIT
-from deskhand.web import passwords, sessions
+from deskhand.web import sessions
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session
@@ -134,7 +135,7 @@ async def _sign_in(request: Request) -> Response:
 async def _show_sign_in(request: Request, wrong: Way | None = None, status: int = 401) -> Response:
     desk = desk_of(request)
     has_password = await desk.store.read(passwords.is_set)
-    return render(request, "enter.html", title="Sign in", status=status, wrong=wrong, has_password=has_password)
+    return await render(request, "enter.html", title="Sign in", status=status, wrong=wrong, has_password=has_password)
 
 
 async def _enter_by_link(request: Request) -> Response:
@@ -180,7 +181,7 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
     answer: Response = RedirectResponse("/", 303)
     if request.headers.get("sec-fetch-site") == "cross-site":
         # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.
-        answer = render(request, "entered.html", title="Signed in")
+        answer = await render(request, "entered.html", title="Signed in")
     life = int(sessions.LIFE.total_seconds())
     answer.set_cookie(cookie_name(request), session.key, max_age=life, httponly=True, samesite="strict")
     return answer

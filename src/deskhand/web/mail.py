@@ -38,7 +38,7 @@ async def _list(request: Request) -> Response:
     except InvalidInput as failure:
         problem = failure
     shown = found[(number - 1) * PAGE : number * PAGE]
-    return render(
+    return await render(
         request,
         "mail.html",
         title="Mail",
@@ -57,7 +57,7 @@ async def _message(request: Request) -> Response:
     message_id = request.path_params["message_id"]
     mail = await desk.mailbox.get(message_id)
     thread = await desk.mailbox.thread(mail.summary.thread_id)
-    return render(
+    return await render(
         request,
         "message.html",
         title=mail.summary.subject or "(no subject)",

@@ -42,7 +42,7 @@ async def _search(request: Request, query: str) -> Response:
     cursor = request.query_params.get("cursor")
     found = await to_thread.run_sync(vault.search, query, PAGE, cursor)
     older = next_page("/notes", {"q": query}, "cursor", found.next_cursor)
-    return render(request, "notes_found.html", title="Notes", query=query, found=found, older=older)
+    return await render(request, "notes_found.html", title="Notes", query=query, found=found, older=older)
 
 
 async def _folder(request: Request) -> Response:
@@ -52,7 +52,7 @@ async def _folder(request: Request) -> Response:
     end = start + FOLDER_PAGE
     rest = folder.notes[end:]
     parts = folder.path.split("/") if folder.path else []
-    return render(
+    return await render(
         request,
         "notes.html",
         title="Notes",
@@ -71,7 +71,7 @@ async def _open(request: Request) -> Response:
     html = None
     if len(note.body) <= markdown.LONGEST:
         html = await to_thread.run_sync(markdown.html, note.body, note.path)
-    return render(
+    return await render(
         request,
         "note.html",
         title=posixpath.basename(note.path).removesuffix(".md"),

@@ -4,6 +4,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from anyio import to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -49,8 +50,11 @@ def templates() -> Environment:
     return made
 
 
-def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A whole page, or with a template of its own a piece of one; a `problem` is one of what the person typed."""
+async def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
+    """A whole page, or with a template of its own a piece of one; a `problem` is one of what the person typed.
+
+    A text of two million characters takes a moment, which is not the event loop's.
+    """
     session = getattr(request.state, "session", None)
     known = {
         "form_token": session and session.form_token,
@@ -58,8 +62,9 @@ def render(request: Request, template: str, *, status: int = 200, **context: Any
         "places": PLACES,
         "demo": request.app.state.demo,
         "down": request.app.state.desk.parts.down,
+        "asks_password": request.app.state.desk.settings.proof == "passkey",
     }
     if context.get("problem"):
         status = 422
-    text = templates().get_template(template).render(known | context)
+    text = await to_thread.run_sync(templates().get_template(template).render, known | context)
     return HTMLResponse(text, status, headers=HEADERS)

@@ -9,6 +9,7 @@ from hashlib import sha256
 
 from deskhand import clock
 from deskhand.app import Desk
+from deskhand.gate import passwords
 from deskhand.store import Transaction
 
 LINK_LIFE = timedelta(minutes=15)
@@ -95,7 +96,7 @@ def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
         "SELECT digest, created, seen, browser FROM sessions WHERE expires > ? AND seen > ? ORDER BY seen DESC",
         *(clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
-    mine = _digest(own.key)
+    mine = name_of(own)
     return [
         SignedIn(name, clock.from_ms(created), clock.from_ms(seen), browser, name == mine)
         for name, created, seen, browser in rows
@@ -114,6 +115,18 @@ def end_all(tx: Transaction) -> int:
     """End every session, and let no link that is still open begin another; how many sessions ended."""
     tx.execute("DELETE FROM entry_links")
     return tx.execute("DELETE FROM sessions")
+
+
+def keep_password(tx: Transaction, kept: str) -> int:
+    """Set the password; whoever is in with an old one has to come again. How many sessions that ended."""
+    if not passwords.keep(tx, kept):
+        return 0
+    return end_all(tx)
+
+
+def name_of(session: Session) -> str:
+    """What names a session and opens nothing."""
+    return _digest(session.key)
 
 
 def _digest(secret: str) -> str:

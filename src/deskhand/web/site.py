@@ -113,7 +113,7 @@ async def _health(request: Request) -> Response:
 
 async def _show_refusal(request: Request, failure: Exception) -> Response:
     assert isinstance(failure, DeskError)  # noqa: S101 - registered for these alone
-    return render(request, "failure.html", title="Not done", status=failure.http_status, failure=failure)
+    return await render(request, "failure.html", title="Not done", status=failure.http_status, failure=failure)
 
 
 async def _show_wrong_address(request: Request, failure: Exception) -> Response:
@@ -121,7 +121,7 @@ async def _show_wrong_address(request: Request, failure: Exception) -> Response:
     why = failure.detail
     if failure.status_code == HTTPStatus.NOT_FOUND:
         why = "there is no page at this address"
-    return render(request, "failure.html", title="Not here", status=failure.status_code, failure=DeskError(why))
+    return await render(request, "failure.html", title="Not here", status=failure.status_code, failure=DeskError(why))
 
 
 async def _show_crash(request: Request, failure: Exception) -> Response:
@@ -129,4 +129,4 @@ async def _show_crash(request: Request, failure: Exception) -> Response:
     log.error("crash", extra={"path": request.url.path, "reference": reference}, exc_info=failure)
     hint = f"search the desk's log for the reference {reference}"
     masked = Internal("an unexpected error", reference=reference, reason="crash", hint=hint)
-    return render(request, "failure.html", title="Not done", status=500, failure=masked)
+    return await render(request, "failure.html", title="Not done", status=500, failure=masked)

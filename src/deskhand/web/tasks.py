@@ -75,7 +75,7 @@ async def _show_list(
         found = _read_answer(TaskPage, await desk.tasks.page(_user(desk), query))
     except InvalidInput as failure:
         problem = problem or failure
-    return render(
+    return await render(
         request,
         "tasks.html",
         title="Tasks",
@@ -98,7 +98,7 @@ async def _show_task(
     desk = desk_of(request)
     answer = await desk.tasks.call(_user(desk), "GET", f"/tasks/{request.path_params['task_id']}")
     task = _read_answer(Task, answer)
-    return render(
+    return await render(
         request,
         "task.html",
         title=task.title,

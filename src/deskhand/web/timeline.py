@@ -66,7 +66,7 @@ async def _timeline(request: Request) -> Response:
     verification: Verification = request.app.state.verification
     await verification.check_new()
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
-    answer = render(
+    answer = await render(
         request,
         "timeline.html",
         title="Timeline",

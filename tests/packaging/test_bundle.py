@@ -3,6 +3,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,9 @@ def test_the_commands_of_the_packages_are_commands() -> None:
         plugin["args"],
     ]
     assert commands == [["mcp", "desk"]] * 3
-    assert plugin["command"] == "deskhand"
-    help_text = parser().format_help()
-    assert "mcp" in help_text
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {plugin["command"], package["identifier"], project["name"]} == {"deskhand"}
+    assert "deskhand" in project["scripts"]
+    assert parser().parse_args(["mcp", "desk"]).server == "desk"
+    assert manifest["compatibility"]["runtimes"]["python"] == project["requires-python"]
+    assert "win32" not in manifest["compatibility"]["platforms"]

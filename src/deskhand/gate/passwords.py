@@ -1,4 +1,4 @@
-"""The page's password, which a person may add to the links: only its scrypt hash is kept, and guessing ends soon."""
+"""The person's password, for the page and for single answers: only its scrypt hash is kept, and guessing ends soon."""
 
 import hmac
 import secrets
@@ -8,7 +8,6 @@ from hashlib import scrypt
 from deskhand import clock
 from deskhand.errors import FieldProblem, InvalidInput, RateLimited
 from deskhand.store import Transaction
-from deskhand.web import sessions
 
 SHORTEST = 10
 LONGEST = 1000
@@ -16,6 +15,9 @@ TRIES = 5
 NOTED = 20
 """How many wrong links go on the record within the window: nobody outside may fill the disk with them."""
 WINDOW = timedelta(minutes=15)
+DAY = timedelta(days=1)
+FIRST_WAIT = timedelta(minutes=1)
+"""After five wrong passwords with answers; each further one doubles it."""
 _COST = 2**15
 _BLOCK = 8
 _LANES = 1
@@ -40,14 +42,12 @@ def matches(password: str, kept: str) -> bool:
     return hmac.compare_digest(found, bytes.fromhex(digest))
 
 
-def keep(tx: Transaction, kept: str) -> int:
-    """Set the password; whoever is in with an old one has to come again. How many sessions that ended."""
+def keep(tx: Transaction, kept: str) -> bool:
+    """Set the password; whether there was another one."""
     had_one = remove(tx)
     tx.execute("INSERT INTO page_password (id, hash) VALUES (1, ?)", kept)
-    forget_wrong_passwords(tx)
-    if not had_one:
-        return 0
-    return sessions.end_all(tx)
+    tx.execute("DELETE FROM entry_failures WHERE way <> 'link'")
+    return had_one
 
 
 def remove(tx: Transaction) -> bool:
@@ -80,6 +80,35 @@ def forget_wrong_passwords(tx: Transaction) -> None:
     tx.execute("DELETE FROM entry_failures WHERE way = 'password'")
 
 
+def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
+    """The same for a password that is typed with an answer: each source waits longer after each wrong one.
+
+    Who guesses there keeps nobody out elsewhere: another sign-in and the terminal are sources of their own.
+    """
+    tx.execute("UPDATE page_password SET hash = hash")
+    way = f"answer {source}"
+    before = tx.all("SELECT at FROM entry_failures WHERE way = ? AND at > ? ORDER BY at", way, clock.to_ms(now - DAY))
+    if len(before) >= TRIES:
+        wait = FIRST_WAIT * 2 ** min(len(before) - TRIES, 10)
+        left = clock.from_ms(before[-1][0]) + wait - now
+        if left > timedelta():
+            seconds = max(1, round(left.total_seconds()))
+            raise RateLimited(
+                "too many wrong passwords were typed in this session; nothing was answered",
+                hint=f"wait {seconds} seconds, or sign in again with a fresh link: deskhand link",
+                retry_after_seconds=seconds,
+            )
+    row = tx.one("SELECT hash FROM page_password")
+    if row is None:
+        return None
+    _count(tx, way, now)
+    return str(row[0])
+
+
+def forget_wrong_answers(tx: Transaction, source: str) -> None:
+    tx.execute("DELETE FROM entry_failures WHERE way = ?", f"answer {source}")
+
+
 def count_wrong_link(tx: Transaction, now: datetime) -> bool:
     """Count a wrong link; whether it is to go on the record, as only the first few do."""
     if _failures(tx, "link", now) >= NOTED:
@@ -89,8 +118,9 @@ def count_wrong_link(tx: Transaction, now: datetime) -> bool:
 
 
 def _failures(tx: Transaction, way: str, now: datetime) -> int:
-    tx.execute("DELETE FROM entry_failures WHERE at <= ?", clock.to_ms(now - WINDOW))
-    return len(tx.all("SELECT 1 FROM entry_failures WHERE way = ?", way))
+    tx.execute("DELETE FROM entry_failures WHERE at <= ?", clock.to_ms(now - DAY))
+    since = clock.to_ms(now - WINDOW)
+    return len(tx.all("SELECT 1 FROM entry_failures WHERE way = ? AND at > ?", way, since))
 
 
 def _count(tx: Transaction, way: str, now: datetime) -> None:
