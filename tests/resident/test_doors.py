@@ -45,7 +45,7 @@ class Place:
 
     def http(self, token: str | None = None, **headers: str) -> httpx2.AsyncClient:
         shown = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx2.AsyncClient(base_url=self.address, headers=shown | headers)
+        return httpx2.AsyncClient(base_url=self.address, headers=shown | headers, timeout=60)
 
     async def record(self) -> list[Entry]:
         return [entry for _, entry in await self.desk.store.read(entries)]
