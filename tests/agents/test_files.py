@@ -60,15 +60,34 @@ def test_the_lines_are_the_existing_programs_and_reading_changes_five_bytes(room
 
 
 @requirement("agents:bytes")
-def test_a_state_is_written_as_the_existing_program_does(room: FilesRoom, tmp_path: Path) -> None:
+def test_a_state_is_written_as_the_existing_program_and_the_contract_do(room: FilesRoom, tmp_path: Path) -> None:
     room.set_status("b", "work", TIME)
     states = tmp_path / ".agentmail" / "recipients.jsonl"
     written = states.read_text()
     room.set_last_read("b", 1794723308068, TIME)
 
     never = '"notified_at":"0001-01-01T00:00:00Z"'
-    assert written == f'{{"recipient":"b","status":"work","updated_at":"{TIME}",{never}}}\n'
+    contract = '"name":"b","notified":false'
+    assert written == f'{{"recipient":"b","status":"work","updated_at":"{TIME}",{never},{contract}}}\n'
     assert go_reads(states)[0]["last_read_at"] == 1794723308068
+
+
+@requirement("agents:contract")
+def test_no_line_of_the_states_is_empty_however_often_they_change(room: FilesRoom, tmp_path: Path) -> None:
+    states = tmp_path / ".agentmail" / "recipients.jsonl"
+    for number in range(30):
+        name = f"agent {number % 4}"
+        room.set_status(name, "offline" if number % 3 else "ready", TIME)
+        room.set_notified(name, TIME[: 20 + number % 9] + "Z")
+        room.set_last_read(name, 10**number, TIME)
+        if number % 7 == 6:
+            room.remove_states([f"agent {number % 3}"])
+
+        lines = [json.loads(line) for line in states.read_text().splitlines()]
+        assert sorted(line["name"] for line in lines) == sorted(state.name for state in room.states())
+        assert all(line["name"] == line["recipient"] for line in lines)
+        assert states.stat().st_size < 5000
+    assert {state.last_read_at for state in room.states()} <= {10**number for number in range(30)}
 
 
 @requirement("agents:bytes")

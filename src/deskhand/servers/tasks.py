@@ -296,10 +296,16 @@ def acting_user(desk: Desk, ctx: Caller) -> str:
         named = set()
     if not named and desk.settings.user is not None:
         named = {desk.settings.user}
-    if len(named) == 1 and tokens.is_user_id(user := named.pop()):
-        return str(user)
+    said = "Missing user context in MCP request"
+    if len(named) == 1:
+        user = named.pop()
+        if tokens.is_user_id(user):
+            return str(user)
+        said += f"; the id that it names must have 1 to {tokens.LONGEST_USER_ID} printable characters"
+    elif named:
+        said += "; _meta.user_id and X-User-ID name different users"
     raise AuthRequired(
-        "Service authentication failed: Missing user context in MCP request",
+        f"Service authentication failed: {said}",
         hint="Name the user in _meta.user_id or X-User-ID, connect with the user's own token, or set DESKHAND_USER",
     )
 
