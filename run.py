@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -34,6 +35,14 @@ SETS = {
     "notify": ["--no-dev", "--extra", "notify"],
     "dev": ["--all-extras"],
 }
+# What is looked at before a test runs.
+CHECKS = [
+    ["ruff", "format", "--check", "--quiet", "."],
+    ["ruff", "check", "--quiet", "."],
+    ["mypy"],
+    ["mypy", "--platform", "darwin", "src"],
+    ["lint-imports"],
+]
 # The tests that show each line and branch of audit, gate and store. They run measured, which takes them nearly twice
 # as long; the others need not.
 MEASURED = ["tests/gate", "tests/orchestrator", "tests/test_audit.py", "tests/test_faults.py", "tests/test_store.py"]
@@ -49,6 +58,8 @@ SYSTEM_PACKAGES = {
     "chromium": "chromium",
     "zsh": "zsh",
     "fish": "fish",
+    "setfacl": "acl",
+    "systemd-analyze": "systemd",
 }
 # Mail servers that some tests run against: unpacked, not installed, because Debian lets none of them be beside another.
 SERVER_PACKAGES = ("courier-imap", "cyrus-imapd", "sasl2-bin", "postfix", "exim4-daemon-light")
@@ -172,23 +183,31 @@ def uv_for_now():
 
 
 def test(arguments):
-    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish"])
-    unpack_servers()
-    install_judges()
-    steps = [
-        ["ruff", "format", "--check", "--quiet", "."],
-        ["ruff", "check", "--quiet", "."],
-        ["mypy"],
-        ["mypy", "--platform", "darwin", "src"],
-        ["lint-imports"],
-        *([["pytest", *arguments]] if arguments else whole_run()),
-    ]
+    # Packages come from far away; meanwhile the machine looks at the code.
+    with ThreadPoolExecutor() as pool:
+        coming = [pool.submit(gather_programs), pool.submit(install_judges)]
+        failed = run_steps(CHECKS)
+    for packages in coming:
+        packages.result()
+    if failed:
+        return failed
     with folder_in_memory() as environment:
-        for step in steps:
-            say(" ".join(step))
-            done = subprocess.run([BIN / step[0], *step[1:]], cwd=ROOT, env=os.environ | environment, check=False)
-            if done.returncode:
-                return done.returncode
+        return run_steps([["pytest", *arguments]] if arguments else whole_run(), environment)
+
+
+def gather_programs():
+    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish", "setfacl"])
+    unpack_servers()
+
+
+def run_steps(steps, environment=None):
+    """Each in its turn, up to the first that fails: its exit code, else 0."""
+    for step in steps:
+        say(" ".join(step))
+        variables = os.environ | (environment or {})
+        done = subprocess.run([BIN / step[0], *step[1:]], cwd=ROOT, env=variables, check=False)
+        if done.returncode:
+            return done.returncode
     return 0
 
 
@@ -218,7 +237,7 @@ def whole_run():
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium"])
+    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "setfacl", "systemd-analyze"])
     install_judges()
     programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from deskhand import clock
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
@@ -46,6 +47,8 @@ class Seat:
     agent: str | None
     tmux: str | None
     tmux_pane: str | None
+    room: str | None = None
+    """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
 _SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
@@ -72,6 +75,8 @@ class Desk:
         seated.__dict__.pop("person_post", None)
         seated.folder = seat.folder
         of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
+        if seat.room is not None:
+            of_caller |= {"agents_store": "database", "agents_room": seat.room}
         seated.settings = self.settings.model_copy(update=of_caller)
         return seated
 
@@ -86,7 +91,10 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file, self._sign_note)
+        return Vault(self.settings.vault, self.index_file, self._sign_note, self._local_now)
+
+    def _local_now(self) -> datetime:
+        return self.now().astimezone(ZoneInfo(self.settings.timezone))
 
     def _sign_note(self, text: str) -> None:
         """Write down that a tool wrote this note, before it lies there: it can never pass for the person's own."""

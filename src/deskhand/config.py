@@ -291,6 +291,11 @@ class Settings(BaseModel):
     )
 
     @property
+    def is_guarded(self) -> bool:
+        """Whether the desk runs as a user of its own, out of reach of the person's account."""
+        return str(self.home) == environment.GUARDED_HOME
+
+    @property
     def database(self) -> str:
         if self.database_url is None:
             return f"sqlite:///{self.home / 'desk.db'}"

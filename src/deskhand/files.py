@@ -37,6 +37,18 @@ def temporary_beside(path: Path) -> Iterator[Path]:
         made.unlink(missing_ok=True)
 
 
+def private_mode(folder: int, mode: int) -> int:
+    """The mode of something new in the folder that only its owner may use, and whom the folder's own entries name.
+
+    Where access-control entries are inherited, the group's bits are the mask that lets the others in.
+    """
+    try:
+        inherited = "system.posix_acl_default" in os.listxattr(folder)
+    except (AttributeError, OSError):  # a system or a file system without them
+        return mode
+    return mode | (mode >> 3 & 0o070) if inherited else mode
+
+
 def open_private(path: str, flags: int) -> int:
     """For `open(…, opener=open_private)`: a file that is made so is its owner's alone from the first moment."""
     return os.open(path, flags, 0o600)

@@ -19,6 +19,7 @@ from deskhand.mail import Sent
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from tests.home import Home
+from tests.mail.letters import unwritten
 from tests.old_database import database_at
 
 ME = "me@example.com"
@@ -198,7 +199,7 @@ class OldDesk:
     async def send(self, word: str, mail: Mail) -> str:
         """It left, and the process died before it could write that down."""
         token = await self.prepare(word, mail)
-        sent = await self.mailbox.send(token, compose(mail, name_of(word), self.frozen))
+        sent = await self.mailbox.send(token, compose(mail, name_of(word), self.frozen), unwritten)
         assert isinstance(sent, Sent)
         return token
 

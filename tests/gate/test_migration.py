@@ -18,7 +18,7 @@ from deskhand.config import load
 from deskhand.errors import NotFound, SendFailed
 from deskhand.gate.folders import as_file
 from deskhand.gate.waiting import Card
-from deskhand.mail import Mailbox, Outgoing, Sent, Unclear
+from deskhand.mail import Keep, Mailbox, Outgoing, Sent, Unclear
 from deskhand.orchestrator import replies, steps
 from deskhand.store import open_store, postgresql, sqlite
 from tests.gate.old_desk import MAY_HAVE_LEFT, ME, OldDesk, digest_words, draft_of, mail_of, name_of
@@ -370,8 +370,8 @@ class _Deadly:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
-        await self._inner.send(token, mail)
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
+        await self._inner.send(token, mail, keep)
         raise _Death
 
     async def check(self, token: str, mail: Outgoing) -> Unclear:

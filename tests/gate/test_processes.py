@@ -15,6 +15,7 @@ from deskhand.app import Desk
 from deskhand.config import load
 from tests.gate.site import HELLO, Site, said
 from tests.home import Home
+from tests.mail.dovecot import Dovecot, Relay
 from tests.mail.gmail_double import Slow
 from tests.requirements import requirement
 from tests.tasks.service import new_database
@@ -135,3 +136,38 @@ async def test_a_send_whose_process_was_killed_is_finished_by_another_once(site:
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
     assert len(site.sent) == 1
     assert [file.name[:11] for file in site.files("Done")] == ["email-send-"]
+
+
+@requirement("imap:precise")
+@pytest.mark.parametrize(("moment", "said_next"), [("chance", "Email sent successfully."), ("accept", "Error sending")])
+async def test_over_smtp_only_a_kill_after_the_last_dot_leaves_a_send_unknown(
+    site: Site, moment: str, said_next: str
+) -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def hold(*_: object) -> None:
+        entered.set()
+        go_on.wait(60)
+
+    site.clock.time = datetime.now(UTC)
+    with Dovecot() as server, Relay(server) as relay:
+        imap = site.with_variables(**server.environment(relay))
+        async with imap.client("email") as client:
+            await said(client, "send_email", **HELLO)
+            imap.approve()
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(relay, moment, hold)
+                worker = Worker(imap.home.environment)
+                assert worker.said() == "ready"
+                worker.told(HELLO)
+                assert entered.wait(60)
+                worker.kill()
+                go_on.set()
+
+            imap.clock.pass_by(minutes=10)
+            answer = await said(client, "send_email", **HELLO)
+        delivered = len(relay.delivered)
+
+    assert answer.startswith(said_next)
+    assert delivered == (moment == "chance")
+    assert ("outcome unknown" in answer) == (moment == "accept")

@@ -14,7 +14,7 @@ from deskhand.config import load
 from deskhand.errors import OutcomeUnknown, SendFailed
 from deskhand.gate import LEASE, Failed, Gate, Released
 from deskhand.gate.actions import SendEmail
-from deskhand.mail import Mailbox, Outgoing, Sent
+from deskhand.mail import Keep, Mailbox, Outgoing, Sent
 
 Receive = Callable[[], str]
 Answer = Callable[[str], object]
@@ -30,17 +30,18 @@ class Unreliable:
     def __getattr__(self, name: str) -> object:
         return getattr(self._inner, name)
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         match random.randrange(300 // self._chance) if self._chance else 99:
             case 0:
                 raise SendFailed("refused, as planned")
             case 1:
+                await keep(token)
                 raise OutcomeUnknown("lost before, as planned")
             case 2:
-                await self._inner.send(token, mail)
+                await self._inner.send(token, mail, keep)
                 raise OutcomeUnknown("lost after, as planned")
             case _:
-                return await self._inner.send(token, mail)
+                return await self._inner.send(token, mail, keep)
 
 
 async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answer: Answer) -> None:

@@ -58,4 +58,7 @@ def test_the_inspector_finds_no_fault_on_stdio(judged: Home, tmp_path: Path) -> 
     given = [part for variable in variables for part in ("-e", variable)]
     found = names(judged, tmp_path, "modern", sys.executable, "-m", "deskhand", "mcp", "obsidian", *given)
 
-    assert found == {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+    contract = {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+    assert found == contract | {
+        *("append_note", "edit_note", "get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
+    }

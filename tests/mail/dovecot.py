@@ -239,9 +239,14 @@ class Dovecot(ImapAccount):
         while self.user in subprocess.run([*doveadm, "who"], check=True, capture_output=True, text=True).stdout:
             pass
 
-    def logins(self) -> int:
-        """How often somebody signed in so far."""
-        return (self._process.folder / "log").read_text().count(f"Login: user=<{self.user}>")
+    def logins(self, *, expected: int = 0) -> int:
+        """How often somebody signed in so far; Dovecot logs it in its own time, which is waited for."""
+        for _ in range(300):
+            count = (self._process.folder / "log").read_text().count(f"Login: user=<{self.user}>")
+            if count >= expected:
+                break
+            threading.Event().wait(0.1)
+        return count
 
 
 @dataclass(frozen=True)
@@ -269,6 +274,8 @@ class Relay:
         self.server = server
         self.port = free_port()
         self.delivered: list[tuple[tuple[str, ...], bytes]] = []
+        self.unanswered: list[str] = []
+        """To whom the mails were that the connection ended in or after, without a word."""
         self.chance: Callable[[], Say | Cut | None] = lambda: None
         """Faults beyond the plan, one throw a session."""
         self._plan: deque[Say | Cut] = deque()
@@ -316,6 +323,8 @@ class Relay:
         accepted = getattr(session.fault, "stage", None) != "DOT" or session.fault.accepted
         if accepted:
             self.accept(tuple(envelope.rcpt_tos), envelope.content)
+        if isinstance(session.fault, Cut) and session.fault.stage == "DOT":
+            self.unanswered += envelope.rcpt_tos
         return _stage(server, session, "DOT") or "250 OK"
 
 
@@ -337,6 +346,7 @@ class _Smtp(SMTP):
             await self.push(reply)
             return
         if self.session.fault == Cut("TEXT"):
+            self.event_handler.unanswered += self.envelope.rcpt_tos
             await self.push("354 go on")
             self.transport.abort()
             return

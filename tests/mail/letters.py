@@ -8,6 +8,10 @@ from deskhand.mail import Outgoing, mime
 DATE = datetime(2026, 2, 10, 9, 30, tzinfo=UTC)
 
 
+async def unwritten(token: str) -> None:
+    """Where a test sends by itself, nobody keeps the token."""
+
+
 def letter(
     *,
     sender: str = "Ann <ann@example.org>",

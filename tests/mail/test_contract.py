@@ -8,7 +8,7 @@ import pytest
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent
 from tests.mail.contract import ME, WORLDS, World
-from tests.mail.letters import letter, outgoing
+from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("mail:contract")]
@@ -161,7 +161,7 @@ async def test_a_prepared_mail_has_not_left_and_a_sent_one_left_once(world: Worl
     token = await world.mailbox.prepare(mail)
     assert world.left() == []
     assert not isinstance(await world.mailbox.check(token, mail), Sent)
-    sent = await world.mailbox.send(token, mail)
+    sent = await world.mailbox.send(token, mail, unwritten)
 
     (left,) = world.left()
     assert (left.subject, left.body, left.to) == ("Grüße", "Wie geht es?\n", "ann@example.org")
@@ -175,7 +175,7 @@ async def test_a_prepared_mail_has_not_left_and_a_sent_one_left_once(world: Worl
 async def test_an_address_beyond_ascii_gets_its_mail(world: World) -> None:
     mail = outgoing(to="jürgen@example.org")
 
-    sent = await world.mailbox.send(await world.mailbox.prepare(mail), mail)
+    sent = await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
 
     assert [left.to for left in world.left()] == ["jürgen@example.org"]
     assert (await only(world, "in:sent")).id == sent.message_id  # in whose copy Cyrus writes XX for two bytes
@@ -186,7 +186,7 @@ async def test_an_answer_joins_the_thread_of_its_question(world: World) -> None:
     question = await only(world, "")
     answer = outgoing(subject="Re: Plan", in_reply_to="<1@x.example>", thread_id=question.thread_id)
 
-    sent = await world.mailbox.send(await world.mailbox.prepare(answer), answer)
+    sent = await world.mailbox.send(await world.mailbox.prepare(answer), answer, unwritten)
 
     assert sent.thread_id == question.thread_id
     assert [mail.subject for mail in await world.mailbox.thread(question.thread_id)] == ["Plan", "Re: Plan"]
@@ -196,7 +196,7 @@ async def test_an_answer_joins_the_thread_of_its_question(world: World) -> None:
 async def test_mail_to_oneself_arrives(world: World) -> None:
     mail = outgoing(to=ME, subject="Note to self")
 
-    await world.mailbox.send(await world.mailbox.prepare(mail), mail)
+    await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
 
     arrived = await only(world, "in:inbox")
     assert (arrived.subject, "UNREAD" in arrived.labels) == ("Note to self", True)

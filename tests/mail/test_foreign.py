@@ -11,7 +11,7 @@ from deskhand.errors import Denied
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.dovecot import Dovecot, ImapAccount, Relay
 from tests.mail.foreign import Foreign, shared
-from tests.mail.letters import letter, outgoing
+from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("imap:foreign")]
@@ -40,7 +40,7 @@ async def mailbox(server: ImapAccount, relay: Relay, tmp_path: Path) -> AsyncIte
 async def test_every_mail_and_draft_is_filed_whatever_was_looked_at_before(mailbox: ImapMailbox) -> None:
     for number in (1, 2, 3):
         mail = outgoing(action_id=f"act-{number}")
-        await mailbox.send(await mailbox.prepare(mail), mail)
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
         assert len(await mailbox.search("in:sent", 10)) == number
         await mailbox.create_draft(outgoing(action_id=f"draft-{number}").raw, None)
         assert len(await mailbox.search("in:drafts", 10)) == number

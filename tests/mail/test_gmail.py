@@ -30,7 +30,7 @@ from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.gmail import GmailMailbox
 from tests.home import Home
 from tests.mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
-from tests.mail.letters import DATE, letter, outgoing
+from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -131,7 +131,7 @@ async def test_a_reply_joins_its_thread_and_the_thread_reads_oldest_first(
     first = gmail.account.deliver(letter(subject="Plan", message_id="<one@example.org>"))
     reply = outgoing(subject="Re: Plan", in_reply_to="<one@example.org>", thread_id=first.thread_id)
 
-    sent = await mailbox.send(await mailbox.prepare(reply), reply)
+    sent = await mailbox.send(await mailbox.prepare(reply), reply, unwritten)
     thread = await mailbox.thread(first.thread_id)
 
     assert sent.thread_id == first.thread_id
@@ -269,10 +269,10 @@ async def test_a_mail_that_gmail_fails_to_send_is_sent_again_three_times_at_most
     gmail.plan("drafts.send", *[fault] * times)
 
     if times == 3:
-        assert isinstance(await mailbox.send(token, mail), Sent)
+        assert isinstance(await mailbox.send(token, mail, unwritten), Sent)
     else:
         with pytest.raises((SendFailed, RateLimited)) as failed:
-            await mailbox.send(token, mail)
+            await mailbox.send(token, mail, unwritten)
         assert not isinstance(failed.value, OutcomeUnknown)
         if fault.code != 429:
             assert failed.value.details["status"] == fault.code
@@ -291,7 +291,7 @@ async def test_a_wait_beyond_the_lease_is_left_to_the_caller(
     gmail.plan("drafts.send", *[Status(429, "rateLimitExceeded", retry_after=10)] * 4)
 
     with pytest.raises(RateLimited):
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
 
     assert waits == [10]
 
@@ -307,7 +307,7 @@ async def test_where_nobody_can_look_a_failed_send_is_not_repeated(
     gmail.plan("drafts.get", *[Status(503)] * 4)
 
     with pytest.raises(OutcomeUnknown):
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
 
     assert gmail.asked.count("drafts.send") == 1
 
@@ -322,7 +322,7 @@ async def test_whatever_gmail_says_to_a_send_but_yes_is_a_failed_send_with_its_s
     mail = outgoing()
 
     with pytest.raises(SendFailed) as failed:
-        await mailbox.send(await mailbox.prepare(mail), mail)
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
     assert (failed.value.code, failed.value.details["status"]) == ("send_failed", code)
     assert not isinstance(failed.value, OutcomeUnknown)
@@ -352,7 +352,7 @@ async def test_an_expired_token_is_renewed_once_and_the_call_succeeds(
     assert (await mailbox.get(held.id)).summary.id == held.id
     gmail.plan("drafts.send", Expired())
     mail = outgoing()
-    await mailbox.send(await mailbox.prepare(mail), mail)
+    await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
     assert gmail.asked.count("token") == 3
     assert gmail.delivered == [mail.raw]
@@ -435,7 +435,7 @@ async def test_a_mail_leaves_byte_for_byte_even_when_somebody_edited_its_draft(
     token = await mailbox.prepare(mail)
     gmail.account.mails[gmail.account.drafts[token]].raw = letter(body="something else")
 
-    sent = await mailbox.send(token, mail)
+    sent = await mailbox.send(token, mail, unwritten)
 
     assert gmail.delivered == [mail.raw]
     assert gmail.account.drafts == {}
@@ -461,18 +461,18 @@ async def test_a_lost_answer_is_cleared_up_and_the_mail_leaves_once(
     gmail.plan("drafts.send", fault)
 
     with pytest.raises(OutcomeUnknown):
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
     seen = await mailbox.check(token, mail)
     if fault.accepted:
         assert isinstance(seen, Sent)
         assert gmail.account.mails[seen.message_id].labels == ["SENT"]
     else:
         assert seen == NotSent(token)
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
 
     assert gmail.delivered == [mail.raw]
     with pytest.raises(OutcomeUnknown):
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
     assert gmail.delivered == [mail.raw]
 
 
@@ -494,7 +494,7 @@ async def test_a_refused_send_is_certainly_not_sent_and_its_draft_is_kept(
     gmail.plan("drafts.send", fault)
 
     with pytest.raises(error) as refused:
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
 
     assert not isinstance(refused.value, OutcomeUnknown)
     assert gmail.delivered == []
@@ -510,14 +510,14 @@ async def test_a_draft_that_somebody_deleted_leaves_the_question_to_the_person(
     gmail.account.drafts.clear()
 
     with pytest.raises(OutcomeUnknown):
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
     assert isinstance(await mailbox.check(token, mail), Unclear)
 
 
 @requirement("gmail:never-twice")
 async def test_another_mail_to_the_same_person_is_not_taken_for_ours(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
     first, second = outgoing(action_id="a1"), outgoing(action_id="a2")
-    await mailbox.send(await mailbox.prepare(first), first)
+    await mailbox.send(await mailbox.prepare(first), first, unwritten)
     token = await mailbox.prepare(second)
     gmail.account.drafts.clear()
 
@@ -535,7 +535,7 @@ async def test_a_gmail_that_cannot_be_reached_has_sent_nothing(
     elsewhere = GmailMailbox(settings)
 
     with pytest.raises(SendFailed) as failed:
-        await elsewhere.send(token, mail)
+        await elsewhere.send(token, mail, unwritten)
 
     assert not isinstance(failed.value, OutcomeUnknown)
     await elsewhere.close()
@@ -549,7 +549,7 @@ async def test_a_sign_in_that_fails_before_the_send_has_sent_nothing(gmail: Gmai
     gmail.plan("token", Status(503))
 
     with pytest.raises(SendFailed) as failed:
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
 
     assert not isinstance(failed.value, OutcomeUnknown)
     assert await mailbox.check(token, mail) == NotSent(token)
@@ -563,11 +563,11 @@ async def test_where_only_sending_was_granted_there_is_one_attempt_and_no_guess(
         mail = outgoing()
         token = await mailbox.prepare(mail)
         if fault is None:
-            await mailbox.send(token, mail)
+            await mailbox.send(token, mail, unwritten)
         else:
             gmail.plan("messages.send", fault)
             with pytest.raises(OutcomeUnknown):
-                await mailbox.send(token, mail)
+                await mailbox.send(token, mail, unwritten)
             assert isinstance(await mailbox.check(token, mail), Unclear)
         await mailbox.close()
 
@@ -610,7 +610,7 @@ class Terminal:
             if url is not None:
                 with urllib.request.urlopen(alter(url)) as page:
                     assert page.status == 200
-            said, complained = login.communicate(timeout=30)
+            said, complained = login.communicate(timeout=60)
         return login.returncode, said, complained
 
 

@@ -1,5 +1,7 @@
 """An IMAP account as a mailbox: a real Dovecot, a real relay."""
 
+import asyncio
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from datetime import timedelta
@@ -18,11 +20,12 @@ from deskhand.errors import (
     OutcomeUnknown,
     SendFailed,
     Unavailable,
+    UnderWay,
 )
-from deskhand.mail import Sent, Unclear
+from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.dovecot import LONG_AGO, Cut, Dovecot, ImapAccount, Process, Relay, Say
-from tests.mail.letters import DATE, letter, outgoing
+from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -218,7 +221,7 @@ async def test_threads_gather_what_answers_the_first_mail(server: Dovecot, mailb
     (first,) = await mailbox.search("rfc822msgid:one@example.org", 10)
     reply = outgoing(subject="Re: Plan", in_reply_to="<one@example.org>")
 
-    sent = await mailbox.send(await mailbox.prepare(reply), reply)
+    sent = await mailbox.send(await mailbox.prepare(reply), reply, unwritten)
     thread = await mailbox.thread(first.thread_id)
 
     assert sent.thread_id == first.thread_id
@@ -235,7 +238,7 @@ async def test_drafts_and_sent_mail_lie_where_the_server_says(
     draft = await mailbox.create_draft(mail.raw, None)
     assert (await mailbox.get(draft.message_id)).summary.labels == ("DRAFT",)
 
-    sent = await mailbox.send(await mailbox.prepare(mail), mail)
+    sent = await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
     assert relay.delivered == [(("me@example.com",), mail.raw)]
     assert server.raws("Sent Items") == [mail.raw]
@@ -248,7 +251,7 @@ async def test_drafts_and_sent_mail_lie_where_the_server_says(
 async def test_lines_that_begin_with_a_dot_arrive_as_they_were(relay: Relay, mailbox: ImapMailbox) -> None:
     mail = outgoing(body=".\n..\n.dot\nend\n")
 
-    await mailbox.send(await mailbox.prepare(mail), mail)
+    await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
     assert relay.delivered == [(("ann@example.org",), mail.raw)]
 
@@ -278,14 +281,14 @@ async def test_what_was_refused_or_cut_off_before_the_end_is_certainly_not_sent(
     if fault == Cut("TEXT"):
         # Where the kernel took all of the text before the cut was seen, nobody can know.
         with pytest.raises(SendFailed):
-            await mailbox.send(token, mail)
+            await mailbox.send(token, mail, unwritten)
     else:
         with pytest.raises(SendFailed) as failed:
-            await mailbox.send(token, mail)
+            await mailbox.send(token, mail, unwritten)
         assert not isinstance(failed.value, OutcomeUnknown)
     assert relay.delivered == []
     assert server.raws("Sent Items") == []
-    await mailbox.send(token, mail)
+    await mailbox.send(token, mail, unwritten)
     assert len(relay.delivered) == 1
 
 
@@ -300,7 +303,7 @@ async def test_an_answer_lost_after_the_last_dot_is_unknown_and_stays_so(
     relay.plan(Cut("DOT", accepted) if kind is Cut else Say("DOT", "421 closing", accepted))
 
     with pytest.raises(OutcomeUnknown):
-        await mailbox.send(token, mail)
+        await mailbox.send(token, mail, unwritten)
     assert isinstance(await mailbox.check(token, mail), Unclear)
     assert len(relay.delivered) == accepted
 
@@ -314,9 +317,98 @@ async def test_a_mail_that_lies_in_sent_was_sent_and_is_not_filed_twice(
     server.deliver(mail.raw, "Sent Items")
 
     assert isinstance(await mailbox.check(token, mail), Sent)
-    await mailbox.send(token, mail)
+    await mailbox.send(token, mail, unwritten)
     assert server.raws("Sent Items") == [mail.raw]
     assert isinstance(await mailbox.check(token, outgoing(action_id="act-2")), Unclear)
+
+
+class Killed(BaseException):
+    """The process, as far as the mailbox can tell."""
+
+
+@requirement("imap:precise")
+async def test_whoever_dies_before_the_last_dot_has_sent_nothing_and_says_so(
+    relay: Relay, mailbox: ImapMailbox
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+
+    async def die(_: str) -> None:
+        raise Killed
+
+    with pytest.raises(Killed):
+        await mailbox.send(token, mail, die)
+    assert await mailbox.check(token, mail) == NotSent(token)
+    assert relay.delivered == []
+    await mailbox.send(token, mail, unwritten)
+
+    assert len(relay.delivered) == 1
+
+
+@requirement("imap:precise")
+async def test_who_knows_that_the_server_took_a_mail_files_it_for_the_one_who_died(
+    server: Dovecot, relay: Relay, mailbox: ImapMailbox
+) -> None:
+    mail = outgoing()
+    kept: list[str] = []
+
+    async def die_at_the_second(token: str) -> None:
+        kept.append(token)
+        if len(kept) == 2:
+            raise Killed
+
+    with pytest.raises(Killed):
+        await mailbox.send(await mailbox.prepare(mail), mail, die_at_the_second)
+    assert server.raws("Sent Items") == []
+    first, second = kept
+
+    assert isinstance(await mailbox.check(first, mail), Unclear)
+    for _ in range(2):
+        assert isinstance(await mailbox.check(second, mail), Sent)
+    assert (len(relay.delivered), server.raws("Sent Items")) == (1, [mail.raw])
+
+
+@requirement("imap:never-twice")
+async def test_of_all_who_have_one_mail_in_hand_one_writes_the_last_dot(relay: Relay, mailbox: ImapMailbox) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+
+    sends = [mailbox.send(token, mail, unwritten) for _ in range(6)]
+    outcomes = await asyncio.gather(*sends, return_exceptions=True)
+
+    assert sorted(type(each).__name__ for each in outcomes) == ["Sent", *["UnderWay"] * 5]
+    assert len(relay.delivered) == 1
+
+
+@requirement("imap:never-twice")
+async def test_a_permit_from_before_a_power_cut_and_a_token_without_one_prove_nothing(
+    relay: Relay, mailbox: ImapMailbox, tmp_path: Path
+) -> None:
+    mail = outgoing()
+    token = await mailbox.prepare(mail)
+    (permit,) = (tmp_path / "permits").iterdir()
+    permit.write_text("another start of the machine\n")
+
+    for old in (token, mail.message_id, f"{mail.message_id} ../permits"):
+        assert isinstance(await mailbox.check(old, mail), Unclear)
+        with pytest.raises(UnderWay):
+            await mailbox.send(old, mail, unwritten)
+
+    assert relay.delivered == []
+
+
+@requirement("imap:precise")
+async def test_the_permits_of_the_dead_are_swept(server: Dovecot, relay: Relay, tmp_path: Path) -> None:
+    mailbox = opened(server, relay, tmp_path)
+    await mailbox.prepare(outgoing())
+    (left,) = (tmp_path / "permits").iterdir()
+    os.utime(left, (0, 0))
+
+    await mailbox.prepare(outgoing())
+    await mailbox.close()
+
+    assert len(list((tmp_path / "permits").iterdir())) == 1
+    assert not left.exists()
 
 
 async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(
@@ -325,7 +417,7 @@ async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(
     mail = outgoing()
     mailbox = opened(server, relay, tmp_path, DESKHAND_IMAP_URL="imap://user:x@127.0.0.1:9")
 
-    sent = await mailbox.send(await mailbox.prepare(mail), mail)
+    sent = await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
     await mailbox.close()
 
     assert relay.delivered == [(("ann@example.org",), mail.raw)]
@@ -338,13 +430,13 @@ async def test_the_connection_is_kept_and_a_dead_one_is_replaced(server: Dovecot
     server.deliver(letter(message_id="<one@example.org>"))
     (mail,) = await mailbox.search("", 10)
     await mailbox.search("", 10)
-    assert server.logins() == 2  # ours, and the one that delivered
+    assert server.logins(expected=2) == 2  # ours, and the one that delivered
 
     server.disconnect_everyone()
     assert [each.id for each in await mailbox.search("", 10)] == [mail.id]
     server.disconnect_everyone()
     await mailbox.add_label(mail.id, "Again")
-    assert server.logins() == 4
+    assert server.logins(expected=4) == 4
 
 
 async def test_a_wrong_password_and_a_missing_server_say_what_to_do(
@@ -403,7 +495,7 @@ async def test_a_server_of_long_ago_does_as_well(tmp_path: Path) -> None:
         await mailbox.move(found[0].id, "Clients/Ann")
         await mailbox.add_label(found[1].id, "To do")
         mail = outgoing()
-        sent = await mailbox.send(await mailbox.prepare(mail), mail)
+        sent = await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
         await mailbox.create_draft(mail.raw, None)
         everything = await mailbox.search("", 2)
         await mailbox.close()

@@ -18,7 +18,7 @@ from deskhand.errors import AuthRequired, InvalidInput, NotFound, SendFailed, Un
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.local import Incoming, LocalMailbox
 from tests.home import Home
-from tests.mail.letters import DATE, letter, outgoing
+from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -151,10 +151,10 @@ async def test_a_token_sends_once_and_only_what_was_prepared(mailbox: LocalMailb
 
     assert await mailbox.check(token, mail) == NotSent(token)
     with pytest.raises(SendFailed):
-        await mailbox.send(token, other)
-    sent = await mailbox.send(token, mail)
+        await mailbox.send(token, other, unwritten)
+    sent = await mailbox.send(token, mail, unwritten)
 
-    assert await mailbox.send(token, mail) == sent == await mailbox.check(token, mail)
+    assert await mailbox.send(token, mail, unwritten) == sent == await mailbox.check(token, mail)
     assert isinstance(await mailbox.check("unknown", mail), Unclear)
     assert await found(mailbox, "in:sent") == ["Hello"]
 
@@ -164,14 +164,14 @@ import asyncio, sys
 from datetime import UTC, datetime
 from pathlib import Path
 from deskhand.mail.local import LocalMailbox
-from tests.mail.letters import outgoing
+from tests.mail.letters import outgoing, unwritten
 
 async def main():
     mailbox = LocalMailbox(Path(sys.argv[1]), "me@example.com", lambda: datetime(2026, 2, 24, tzinfo=UTC))
     print("ready", flush=True)
     sys.stdin.readline()
     for token in sys.argv[2:]:
-        print(await mailbox.send(token, outgoing()), flush=True)
+        print(await mailbox.send(token, outgoing(), unwritten), flush=True)
 
 asyncio.run(main())
 """
@@ -213,14 +213,14 @@ async def test_a_killed_sender_leaves_each_mail_sent_once_or_not_at_all(mailbox:
     seen = [await mailbox.check(token, outgoing()) for token in tokens]
     assert sum(isinstance(each, Sent) for each in seen) == len(await mailbox.search("in:sent", 100)) >= 5
     for token in tokens:
-        await mailbox.send(token, outgoing())
+        await mailbox.send(token, outgoing(), unwritten)
     assert len(await mailbox.search("in:sent", 100)) == 60
 
 
 async def test_many_searches_and_writes_at_once_do_not_disturb_each_other(mailbox: LocalMailbox) -> None:
     async def send(number: int) -> None:
         mail = outgoing(to="me@example.com", subject=f"Mail {number}", action_id=f"act-{number}")
-        await mailbox.send(await mailbox.prepare(mail), mail)
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
 
     await asyncio.gather(*(send(number) for number in range(20)), *(mailbox.search("mail", 50) for _ in range(20)))
 

@@ -23,7 +23,7 @@ from deskhand.mail.imap import ImapMailbox
 from tests.mail import dovecot
 from tests.mail.dovecot import PASSWORD, TODAY, Dovecot, Process, free_port
 from tests.mail.foreign import Foreign
-from tests.mail.letters import letter, outgoing
+from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
 
 pytestmark = [
@@ -142,10 +142,10 @@ async def test_mail_goes_only_to_a_server_that_is_known_and_with_the_right_passw
     mail = outgoing()
 
     if error is None:
-        await mailbox.send(await mailbox.prepare(mail), mail)
+        await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
     else:
         with pytest.raises(error) as refused:
-            await mailbox.send(await mailbox.prepare(mail), mail)
+            await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
         assert not isinstance(refused.value, OutcomeUnknown)
     await mailbox.close()
 
@@ -204,11 +204,11 @@ async def test_an_unknown_ca_is_called_so_and_ones_own_can_be_named(
     with pytest.raises(Unavailable, match=UNKNOWN) as unread:
         await stranger.search("", 1)
     with pytest.raises(SendFailed, match=UNKNOWN) as unsent:
-        await stranger.send(await stranger.prepare(mail), mail)
+        await stranger.send(await stranger.prepare(mail), mail, unwritten)
     await stranger.close()
     known = opened(tmp_path, imap, smtp, DESKHAND_MAIL_CA=str(certificate))
     assert len(await known.search("", 1)) == 1
-    await known.send(await known.prepare(mail), mail)
+    await known.send(await known.prepare(mail), mail, unwritten)
     await known.close()
 
     assert "DESKHAND_MAIL_CA" in (unread.value.hint or "")
@@ -260,7 +260,7 @@ async def test_a_server_on_this_machine_that_demands_starttls_gets_it(
             mailbox = opened(tmp_path, imap, smtp, **variables)
             assert await mailbox.search("in:inbox", 1) == []
             mail = outgoing(action_id=f"act-{len(variables)}")
-            await mailbox.send(await mailbox.prepare(mail), mail)
+            await mailbox.send(await mailbox.prepare(mail), mail, unwritten)
             await mailbox.close()
         wrong = opened(tmp_path, imap.replace(PASSWORD, "wrong"), smtp)
         with pytest.raises(AuthRequired):
@@ -331,13 +331,13 @@ async def test_postfix_and_exim_take_mail_by_starttls_with_a_ca_of_ones_own(
         smtp = f"smtp://user1%40test:{PASSWORD}@{ELSEWHERE}:{server.port}"
         stranger = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp)
         with pytest.raises(SendFailed, match=UNKNOWN):
-            await stranger.send(await stranger.prepare(mail), mail)
+            await stranger.send(await stranger.prepare(mail), mail, unwritten)
         await stranger.close()
 
         known = opened(tmp_path, "imap://me:x@127.0.0.1:9", smtp, DESKHAND_MAIL_CA=str(certificate))
         await known.try_relay()
         for each in (mail, umlaut):
-            await known.send(await known.prepare(each), each)
+            await known.send(await known.prepare(each), each, unwritten)
         await known.close()
         with anyio.fail_after(30):
             while len(beyond.delivered) < 2:

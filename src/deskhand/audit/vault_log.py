@@ -13,6 +13,7 @@ from deskhand import clock
 from deskhand.audit import Entry, redact_entry
 from deskhand.durable import sync
 from deskhand.errors import DeskError
+from deskhand.files import private_mode
 from deskhand.locks import wait_for_lock
 from deskhand.notes import paths
 
@@ -70,7 +71,7 @@ def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any
     """Add a line to a file in these folders of the vault, and wait until it is on the disk."""
     with paths.opened(vault, folders, create=True) as (folder, _):
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        file = os.open(name, flags, 0o600, dir_fd=folder)
+        file = os.open(name, flags, private_mode(folder, 0o600), dir_fd=folder)
         try:
             wait_for_lock(file, name)
             # In ASCII: some readers take U+2028 and the like for the end of a line.

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from deskhand import __version__
+from deskhand import __version__, guard
 from deskhand.cli import (
     agents,
     approvals,
@@ -43,8 +43,10 @@ exit codes:
 def main(argv: Sequence[str] | None = None) -> int:
     # Whoever serves configures the log; a command says what it has to say itself.
     logging.getLogger("deskhand").addHandler(logging.NullHandler())
+    arguments = sys.argv[1:] if argv is None else argv
     options = parser().parse_args(argv)
     try:
+        guard.direct(arguments)
         return int(options.run(options) or 0)
     except DeskError as error:
         return _report(error, options)

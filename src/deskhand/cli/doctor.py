@@ -1,15 +1,20 @@
 """`deskhand doctor`: what is in order at this desk, what is not, and what to do."""
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from deskhand import guard
 from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
 from deskhand.errors import BadConfig, describe
 
 if TYPE_CHECKING:
+    from deskhand.guard import Guard
     from deskhand.setup.checks.findings import Finding
 
 _MARKS = {"good": "ok  ", "warning": "warn", "bad": "BAD "}
@@ -26,6 +31,9 @@ def _doctor(options: argparse.Namespace) -> int:
     from deskhand.setup import doctor
     from deskhand.setup.checks.findings import bad
 
+    if (guarded := guard.find()) and os.geteuid() in (0, guarded.uid):
+        return _show_guarded(guarded, options)
+
     try:
         settings = load().settings
     except BadConfig as error:
@@ -37,6 +45,25 @@ def _doctor(options: argparse.Namespace) -> int:
         if options.fix:
             done = doctor.repair(desk)
         found = run(desk, partial(doctor.checkup, deeply=options.deep))
+    return _show(found, done, options)
+
+
+def _show_guarded(guarded: "Guard", options: argparse.Namespace) -> int:
+    """What of the guard can be seen from here; root also hears what the desk's own user finds."""
+    from deskhand.setup import holes
+    from deskhand.setup.checks.findings import Finding
+
+    found = [holes.describe(guarded), *(replace(each, name="guard") for each in holes.find(guarded))]
+    done: list[str] = []
+    if os.geteuid() == 0:
+        flags = [f"--{name}" for name in ("deep", "fix") if getattr(options, name)]
+        command = guard.desk_command("doctor", "--json", *flags)
+        told = subprocess.run(
+            command, env=guard.desk_environment(), cwd=guard.HOME, stdout=subprocess.PIPE, text=True, check=False
+        )
+        facts = json.loads(told.stdout)
+        done = facts["repaired"]
+        found += [Finding(**each) for each in facts["findings"] if each["name"] != "mode"]
     return _show(found, done, options)
 
 

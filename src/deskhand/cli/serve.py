@@ -140,9 +140,12 @@ async def _run(
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:
-    """Print the link that signs the person in, and open it in a browser."""
+    """Print the link that signs the person in, and open it in a browser; of a guarded desk only root is told one."""
     from deskhand.web.sessions import link
 
+    if desk.settings.is_guarded:
+        tell(options, {"address": address, "home": str(desk.settings.home)}, f"the page is at {address}")
+        return
     found = await link(desk, address)
     tell(options, {"link": found, "address": address, "home": str(desk.settings.home)}, f"open {found}")
     if not options.no_browser and _has_display():

@@ -2,8 +2,8 @@
 
 Nothing leaves unapproved: a claim takes an approved row, and the person's yes must name the digest that is sent.
 Nothing leaves altered: what is sent is composed from that row.
-Nothing leaves twice: one process can claim, the token is written down before the send, and a lost answer is looked up
-before anything is sent again.
+Nothing leaves twice: one process can claim, the hand has its token written down at the point of no return, and what
+passed it is looked up before anything is sent again.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_
 from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Request, file_name
-from deskhand.mail import Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
@@ -79,8 +79,8 @@ class MailHand:
     async def prepare(self) -> str:
         return await self._mailbox.prepare(self._mail)
 
-    async def send(self, token: str) -> Sent:
-        return await self._mailbox.send(token, self._mail)
+    async def send(self, token: str, keep: Keep) -> Sent:
+        return await self._mailbox.send(token, self._mail, keep)
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:
         return await self._mailbox.check(token, self._mail)
@@ -232,10 +232,8 @@ class Delivery:
             await asyncio.to_thread(self._announce, request, call)
             with anyio.fail_after(self._step):
                 return NotSent(await hand.prepare())
-        except DeskError as error:
-            return _Refused(error)
-        except TimeoutError:
-            return _Refused(ProviderDown("the mailbox did not answer in time"))
+        except (DeskError, TimeoutError) as error:
+            return _Refused(_explain(error))
 
     def _announce(self, request: Request, call: GateCall) -> None:
         """The Gmail server's contract has a line before each of its mails, which shows how the text begins."""
@@ -248,17 +246,25 @@ class Delivery:
             raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
 
     async def _send_once(self, request: Request, token: str, hand: MailHand) -> _Sending | NotSent:
-        """The one place where something leaves the desk: the token is written down, and the lease is ours."""
-        kept = await self._store.write(sends.keep_token, request, token)
-        if not kept or request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
+        """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
+        if request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
             return _Unseen(_under_way())
+        kept: list[str] = []
+
+        async def keep(later: str) -> None:
+            if not await self._store.write(sends.keep_token, request, later):
+                raise _under_way()
+            kept.append(later)
+
         try:
             with anyio.fail_after(self._step):
-                return await hand.send(token)
+                return await hand.send(token, keep)
+        except UnderWay as error:
+            return _Unseen(error)
         except (DeskError, TimeoutError) as error:
-            if isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown):
-                return _Refused(error)
-            return await self._check(token, hand)
+            if kept and not _says_not_sent(error):
+                return await self._check(kept[-1], hand)
+            return _Refused(_explain(error))
 
     async def _check(self, token: str, hand: MailHand) -> Sent | NotSent | Unclear | _Unseen:
         try:
@@ -322,6 +328,16 @@ class Delivery:
         await self._store.write(together)
         if self._settings.vault_path is not None:
             await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, entry)
+
+
+def _says_not_sent(error: DeskError | TimeoutError) -> bool:
+    return isinstance(error, _CERTAINLY_NOT_SENT) and not isinstance(error, OutcomeUnknown)
+
+
+def _explain(error: DeskError | TimeoutError) -> DeskError:
+    if isinstance(error, DeskError):
+        return error
+    return ProviderDown("the mailbox did not answer in time")
 
 
 def _under_way() -> UnderWay:

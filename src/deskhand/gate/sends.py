@@ -48,7 +48,7 @@ def is_held(request: Request, now: datetime, lease: timedelta) -> bool:
 
 
 def keep_token(tx: Transaction, request: Request, token: str) -> bool:
-    """Write down by which token it will be sent; not where the lease was lost meanwhile. "Once more" is used up."""
+    """Write down by which token it is sent now; not where the lease was lost meanwhile. "Once more" is used up."""
     return not isinstance(change(tx, request, "sending", token=token, once_more=False), Conflict)
 
 

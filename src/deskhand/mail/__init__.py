@@ -1,14 +1,17 @@
 """Mail: one protocol, three mailboxes (local, gmail, imap). Knows nothing of approval.
 
-Sending is three steps, so that it can never happen twice: `prepare` gives a token that is written down first, `send`
-uses it, and `check` tells what became of a send whose answer was lost.
+Sending is three steps, so that it can never happen twice: `prepare` gives a token, `send` has it written down at the
+last moment in which certainly nothing has left, and `check` tells what became of a send whose answer was lost.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
 
 BodyFrom = Literal["plain", "html", "none"]
+Keep = Callable[[str], Awaitable[None]]
+"""Writes down a token for good; raises where that could not be, and then nothing may be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +134,11 @@ class Mailbox(Protocol):
     async def prepare(self, mail: Outgoing) -> str:
         """Make a token for one send; nothing leaves yet."""
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
-        """Send once. SendFailed and RateLimited mean certainly not sent; OutcomeUnknown that nobody knows."""
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
+        """Send once. SendFailed and RateLimited mean certainly not sent; OutcomeUnknown that nobody knows.
+
+        Until `keep` has returned nothing can have left. Whoever learns more later keeps a token that says more.
+        """
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         """What became of a send whose answer was lost."""

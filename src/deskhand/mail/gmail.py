@@ -19,7 +19,7 @@ import httpx2
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
-from deskhand.mail import Arrived, FullMessage, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
+from deskhand.mail import Arrived, FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 from deskhand.mail.google_http import (
     Doubt,
@@ -122,8 +122,9 @@ class GmailMailbox:
             case GoogleAnswer():
                 raise _send_failure(made, request)
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
+        await keep(token)
         message = _wire(mail.raw, mail.thread_id)
         if token.startswith(_ONCE):
             request = GoogleRequest("messages/send", body=message)

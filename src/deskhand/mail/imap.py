@@ -6,9 +6,10 @@ lies in several folders, its copies are one mail with all their labels.
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -18,10 +19,11 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
 from deskhand import clock
 from deskhand.config import Settings
-from deskhand.errors import DeskError, InvalidInput, NotFound
+from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, UnderWay
 from deskhand.mail import (
     Arrived,
     FullMessage,
+    Keep,
     MailSummary,
     NotSent,
     Outgoing,
@@ -30,6 +32,7 @@ from deskhand.mail import (
     Unclear,
     imap_session,
     mime,
+    permits,
     smtp,
 )
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
@@ -38,6 +41,8 @@ from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
 
 T = TypeVar("T")
 MOST_PLACES = 5000
+_TAKEN = "taken"
+"""Stands for the permit once the server said that it took the mail: what is left to do is the copy in Sent."""
 
 log = logging.getLogger("deskhand.imap")
 
@@ -47,6 +52,7 @@ class ImapMailbox:
         self._settings = settings
         self._now = now
         self._account = imap_account(settings)
+        self._permits = settings.home / "permits"
         self._session: ImapSession | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
         self._listening = ThreadPoolExecutor(1, thread_name_prefix="imap-bell")
@@ -136,30 +142,73 @@ class ImapMailbox:
         return SavedDraft(filed.message_id, filed.message_id, filed.thread_id)
 
     async def prepare(self, mail: Outgoing) -> str:
-        """The Message-ID is the token: SMTP has no other, and it is what Sent is searched for."""
+        """The token is the Message-ID, which Sent is searched for, and the name of the permit to send by."""
         self._relay()
-        return mail.message_id
-
-    async def send(self, token: str, mail: Outgoing) -> Sent:
-        await asyncio.to_thread(smtp.submit, *self._relay(), own_address(self._settings), mail)
+        name = secrets.token_hex(16)
         try:
-            if not isinstance(await self.check(token, mail), Sent):  # some servers file it themselves
-                await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
+            permits.sweep(self._permits, self._now())
+            permits.grant(self._permits, name)
+        except OSError as error:
+            raise SendFailed(f"nothing can be written to {self._permits}; nothing was sent") from error
+        return f"{mail.message_id} {name}"
+
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
+        """The token is kept before the last dot, without which no server has a mail, and again once it was taken."""
+        account, known = self._relay()
+        server = await asyncio.to_thread(smtp.offer, account, known, own_address(self._settings), mail)
+
+        def finish() -> None:
+            if not permits.take(self._permits, _permit(token)):
+                raise UnderWay("another process looks after this mail by now")
+            try:
+                smtp.finish(server, account)
+            except OutcomeUnknown:
+                raise
+            except SendFailed:
+                with suppress(OSError):
+                    permits.grant(self._permits, _permit(token))
+                raise
+
+        with closing(server):
+            await keep(token)
+            await asyncio.to_thread(finish)
+        with suppress(UnderWay):  # somebody else looks after it by now; it has left all the same
+            await keep(f"{mail.message_id} {_TAKEN}")
+        try:
+            await self._file(mail)
         except DeskError as error:
             log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
         return _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
-        criteria = [*header("MESSAGE-ID", token), *header(mime.ACTION_HEADER, mail.action_id)]
+        if _permit(token) == _TAKEN:
+            return await self._file(mail)
+        found = await self._find_sent(mail)
+        if found:
+            return found
+        if permits.stands(self._permits, _permit(token)):
+            return NotSent(token)
+        return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")
+
+    async def _file(self, mail: Outgoing) -> Sent:
+        """Put a mail that has left into Sent; some servers do it themselves."""
+        found = await self._find_sent(mail)
+        if found:
+            return found
+        await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
+        return _as_sent(mime.parse(mail.raw))
+
+    async def _find_sent(self, mail: Outgoing) -> Sent | None:
+        criteria = [*header("MESSAGE-ID", mail.message_id), *header(mime.ACTION_HEADER, mail.action_id)]
 
         def work(session: ImapSession) -> list[Copy]:
             folder = session.folder_for("sent")
             return session.search(folder, criteria) if folder else []
 
         found = await self._read(work)
-        if found:
-            return _as_sent(found[0].parsed)
-        return Unclear("the mail is not in the Sent folder, and the server that took it cannot be asked")
+        if not found:
+            return None
+        return _as_sent(found[0].parsed)
 
     async def position(self) -> str:
         uidvalidity, uidnext = await self._read(ImapSession.inbox)
@@ -324,6 +373,11 @@ def _summary(copies: list[Copy]) -> MailSummary:
     first = copies[0]
     thread = imap_session.thread_id(first.parsed, first.id)
     return first.parsed.summary(first.id, thread, first.date, first.snippet, imap_session.labels(copies))
+
+
+def _permit(token: str) -> str:
+    """The name of the permit; of a token from the time before there were any a name that no permit has."""
+    return token.partition(" ")[2] or "none"
 
 
 def _as_sent(parsed: mime.Parsed) -> Sent:

@@ -26,6 +26,7 @@ from deskhand.errors import FieldProblem, InvalidInput, NotFound, OutcomeUnknown
 from deskhand.mail import (
     Arrived,
     FullMessage,
+    Keep,
     MailSummary,
     NotSent,
     Outgoing,
@@ -126,12 +127,13 @@ class LocalMailbox:
         await self._write(_prepare, token, mail)
         return token
 
-    async def send(self, token: str, mail: Outgoing) -> Sent:
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """Filing the mail and using up the token are one transaction, so a second call changes nothing."""
         labels = ["SENT"]
         if self._address.lower() in map(str.lower, mail.recipients):
             labels += ["INBOX", "UNREAD"]
         parsed = await asyncio.to_thread(mime.parse, mail.raw)
+        await keep(token)
         try:
             return await self._write(_send, token, mail, parsed, self._now(), labels)
         except ProviderDown as error:

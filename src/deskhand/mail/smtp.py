@@ -7,6 +7,7 @@ import base64
 import contextlib
 import re
 import smtplib
+import socket
 from collections.abc import Iterator
 
 from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, ProviderDown, SendFailed
@@ -17,8 +18,8 @@ TIMEOUT = 30
 _EOL = re.compile(rb"\r\n|\r|\n")
 
 
-def submit(account: Account, password: str | None, sender: str, mail: Outgoing) -> None:
-    """Send once, to all recipients or to none. SendFailed is certainly not sent, OutcomeUnknown nobody knows."""
+def offer(account: Account, password: str | None, sender: str, mail: Outgoing) -> smtplib.SMTP:
+    """Hand over everything but the last dot, for all recipients or none. Whatever breaks here, nothing was sent."""
     try:
         server = _sign_in(account, password)
     except ProviderDown as error:
@@ -28,9 +29,10 @@ def submit(account: Account, password: str | None, sender: str, mail: Outgoing) 
             _announce(server, sender, mail)
             # Everything but the end: what breaks here leaves half a mail, which no server delivers.
             server.send(_escape_dots(mail.raw))
-        _finish(server)
-    finally:
+    except DeskError:
         server.close()
+        raise
+    return server
 
 
 def try_sign_in(account: Account, password: str | None) -> None:
@@ -41,6 +43,7 @@ def _sign_in(account: Account, password: str | None) -> smtplib.SMTP:
     server: smtplib.SMTP | None = None
     try:
         server = _connect(account)
+        _hurry(server)
         if not account.tls:
             _encrypt(server, account)
         if account.user is not None:
@@ -56,6 +59,12 @@ def _connect(account: Account) -> smtplib.SMTP:
     if account.tls:
         return smtplib.SMTP_SSL(account.host, account.port, timeout=TIMEOUT, context=account.context())
     return smtplib.SMTP(account.host, account.port, timeout=TIMEOUT)
+
+
+def _hurry(server: smtplib.SMTP) -> None:
+    """The last dot leaves at once: else the system keeps it until the text was acknowledged, and nobody knows more."""
+    if server.sock is not None:
+        server.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def _encrypt(server: smtplib.SMTP, account: Account) -> None:
@@ -110,9 +119,11 @@ def _announce(server: smtplib.SMTP, sender: str, mail: Outgoing) -> None:
     _expect(server.docmd("DATA"), 354)
 
 
-def _finish(server: smtplib.SMTP) -> None:
-    try:
+def finish(server: smtplib.SMTP, account: Account) -> None:
+    """The last dot: the mail leaves. SendFailed is certainly not sent, OutcomeUnknown nobody knows."""
+    with _certainly_not_sent(account):
         server.send(b".\r\n")
+    try:
         code, text = server.getreply()
     except (OSError, smtplib.SMTPException) as error:
         raise OutcomeUnknown("the server's answer to the whole mail was lost") from error

@@ -19,6 +19,7 @@ from hashlib import blake2b, sha256
 
 from deskhand.durable import sync
 from deskhand.errors import Changed, Denied, DeskError, Exists, NotFound, TooLarge
+from deskhand.files import private_mode
 from deskhand.locks import wait_for_lock
 
 SIZE_LIMIT = 16 * 1024 * 1024
@@ -130,11 +131,13 @@ def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
     temporary = _temporary(name)
     with suppress(FileNotFoundError):
         os.unlink(temporary, dir_fd=folder)
-    file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    file = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, private_mode(folder, 0o600), dir_fd=folder
+    )
     try:
         with os.fdopen(file, "wb") as opened:
             if mode is not None:
-                os.fchmod(file, mode)
+                os.fchmod(file, private_mode(folder, mode))
             opened.write(data)
             opened.flush()
             sync(file)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from deskhand.durable import sync
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.files import private_mode
 from deskhand.notes.folders import FOLDERS
 from deskhand.unseen import reads_as
 
@@ -158,7 +159,7 @@ def _make(folder: int, name: str, *, create: bool, path: str) -> str:
         raise NotFound(f"there is no folder {path}", path=path)
     name = unicodedata.normalize("NFC", name)
     try:
-        os.mkdir(name, 0o700, dir_fd=folder)
+        os.mkdir(name, private_mode(folder, 0o700), dir_fd=folder)
         sync(folder)
     except FileExistsError:
         pass

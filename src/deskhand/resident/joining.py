@@ -12,9 +12,9 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from deskhand import __version__, pipe
+from deskhand import __version__, guard, pipe
 from deskhand.app import Desk, Seat
-from deskhand.config import OPTIONS, Settings, load
+from deskhand.config import OPTIONS, Settings, is_secret, load
 from deskhand.errors import BadConfig, DeskError
 from deskhand.servers import SERVERS
 from deskhand.servers.server import DeskServer
@@ -23,6 +23,8 @@ from deskhand.servers.wire import Wire
 log = logging.getLogger("deskhand.joining")
 
 LONGEST_LINE = 64 << 20
+MOST = 200
+"""So many callers there are at once; the page and the others must not run out of files."""
 GREETING = 10.0
 """Seconds in which whoever connects has to say what it wants."""
 LAST_ANSWERS = 0.6
@@ -38,6 +40,9 @@ class JoiningDoor:
         self._desk = desk
         self._settings = settings
         self._wires: set[Wire] = set()
+        self._callers = 0
+        self._users = {0, os.getuid()} | guard.users_of(settings.home)
+        """Who may join: the desk's own user and root, of a guarded desk also the person."""
         self._server = lru_cache(maxsize=64)(self._make)
 
     async def listen(self, ending: asyncio.Event) -> None:
@@ -56,11 +61,16 @@ class JoiningDoor:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            if _is_stranger(writer):
+            user = _user_of(writer)
+            if user not in self._users or self._callers >= MOST:
                 return
-            server = await self._greet(reader, writer)
-            if server is not None:
-                await self._serve(server, Wire(reader, writer))
+            self._callers += 1
+            try:
+                server = await self._greet(reader, writer, user)
+                if server is not None:
+                    await self._serve(server, Wire(reader, writer))
+            finally:
+                self._callers -= 1
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
             log.info("left", extra={"socket": pipe.SOCKET})
         finally:
@@ -72,14 +82,15 @@ class JoiningDoor:
             await server.run_wire(wire)
         finally:
             self._wires.discard(wire)
+            await wire.close()
 
-    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> DeskServer | None:
+    async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int) -> DeskServer | None:
         names = sorted({option.variable for option in OPTIONS.values()} | {"TZ"})
         writer.write(pipe.pack("deskhand", __version__, *names))
         async with asyncio.timeout(GREETING):
             wanted = pipe.unpack(await reader.readuntil(b"\0\n"))
         try:
-            server = self._admit(*wanted)
+            server = self._admit(user, *wanted)
         except (DeskError, TypeError, ValueError) as error:
             writer.write(pipe.pack("refused", str(error)))
             await writer.drain()
@@ -87,7 +98,7 @@ class JoiningDoor:
         writer.write(pipe.pack("joined"))
         return server
 
-    def _admit(self, name: str, scopes: str, folder: str, *given: str) -> DeskServer:
+    def _admit(self, user: int, name: str, scopes: str, folder: str, *given: str) -> DeskServer:
         """The server for this caller; refused where its environment asks for another desk than this one."""
         if name not in SERVERS:
             raise BadConfig(f"there is no server {name}")
@@ -95,13 +106,19 @@ class JoiningDoor:
         loaded = load(variables | {"DESKHAND_HOME": str(self._settings.home)})
         here = {name for name, source in loaded.sources.items() if source == "environment"}
         for option in here - {*_OF_THE_SEAT, "home", "socket"}:
-            if getattr(loaded.settings, option) != getattr(self._settings, option):
+            # Of a secret not even that it is the same is told to another user, who might be guessing.
+            guessed = user != os.getuid() and is_secret(option)
+            if guessed or getattr(loaded.settings, option) != getattr(self._settings, option):
                 raise BadConfig(f"the environment sets {OPTIONS[option].variable} to something else")
         if "TZ" in variables and loaded.settings.timezone != self._settings.timezone:
             raise BadConfig("the environment sets TZ to something else")
         seat = None
         if name in _SEATED:
             seat = Seat(folder, *(getattr(loaded.settings, option) for option in _OF_THE_SEAT))
+            if user != os.getuid():
+                # The desk goes into no folder of another user's, and talks to none of their programs.
+                room = self._settings.agents_room or Path(folder).name or "desk"
+                seat = Seat("/", seat.agent, None, None, room)
         return self._server(name, scopes, seat)
 
     def _make(self, name: str, scopes: str, seat: Seat | None) -> DeskServer:
@@ -113,26 +130,30 @@ class JoiningDoor:
 
 
 def place_of(settings: Settings) -> Path:
+    if settings.is_guarded:
+        return Path(pipe.GUARDED)
     return settings.socket or settings.home / pipe.SOCKET
 
 
 def _bind(place: Path) -> socket.socket:
-    """A listener that only the owner may reach. One desk runs in a home, so that a file of before is dead."""
+    """A listener that only the owner may reach. One desk runs in a home, so that a file of before is dead.
+
+    To that of a guarded desk everybody may come: whom it lets in, the kernel's word about them decides.
+    """
     place.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     reached = pipe.reachable(str(place))
     listener.bind(reached)
-    os.chmod(reached, 0o600)  # noqa: PTH101 - by its short name; nobody can connect before somebody listens
+    os.chmod(reached, 0o666 if str(place) == pipe.GUARDED else 0o600)  # noqa: PTH101 - by its short name; nobody can connect before somebody listens
     listener.listen(64)
     listener.setblocking(False)
     return listener
 
 
-def _is_stranger(writer: asyncio.StreamWriter) -> bool:
-    """Whether another user of this machine is at the other end."""
+def _user_of(writer: asyncio.StreamWriter) -> int:
+    """Who is at the other end; on a system that does not tell, whoever can open the file is the owner."""
     known = getattr(socket, "SO_PEERCRED", None)
     if known is None:
-        return False
+        return os.getuid()
     peer = writer.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, known, struct.calcsize("3i"))
-    _, user, _ = struct.unpack("3i", peer)
-    return user not in (0, os.getuid())
+    return int(struct.unpack("3i", peer)[1])

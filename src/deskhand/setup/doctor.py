@@ -13,6 +13,7 @@ from deskhand.errors import DeskError
 from deskhand.setup.checks import deep, machine
 from deskhand.setup.checks import desk as parts
 from deskhand.setup.checks.findings import Finding, bad, good
+from deskhand.setup.service import DOES_NOT_HOLD, HOLDS
 from deskhand.setup.sweep import sweep
 
 Check = Callable[[Desk], Finding] | Callable[[Desk], Awaitable[Finding]]
@@ -22,8 +23,16 @@ def _configuration(desk: Desk) -> Finding:
     return good(f"every option of {desk.settings.home / 'config.toml'} and the environment is valid")
 
 
+def _mode(desk: Desk) -> Finding:
+    if desk.settings.is_guarded:
+        return good("guarded")
+    says = "on your own account. " + " ".join(HOLDS)
+    return good(f"{says} It does not hold: {' '.join(DOES_NOT_HOLD)} `deskhand service install --guarded` helps there.")
+
+
 CHECKS: dict[str, Check] = {
     "python": machine.python,
+    "mode": _mode,
     "configuration": _configuration,
     "home": machine.home,
     "secrets": machine.secrets,

@@ -234,6 +234,10 @@ def approvals(desk: Desk) -> Finding:
     files = "sealed and hand-written files"
     if settings.approvals == "sealed":
         files = "sealed files only"
+    if settings.proof == "page":
+        files = "answers on the page and in the terminal"
+    if settings.proof == "passkey":
+        files = "answers with your password"
     return good(f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
 
 

@@ -1,0 +1,75 @@
+"""The system unit of a guarded desk: every restriction of systemd that the desk can live with."""
+
+from deskhand.guard import HOME, PYTHON, USER, Guard
+
+_COLON = "\\:"
+"""In BindPaths a colon divides two paths."""
+_UNIT = """\
+[Unit]
+Description=Deskhand, guarded: the desk of {person}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={python} -I -m deskhand up --no-browser
+Environment=DESKHAND_HOME={home}
+User={user}
+Group={user}
+WorkingDirectory={home}
+StateDirectory=deskhand
+StateDirectoryMode=0700
+RuntimeDirectory=deskhand
+RuntimeDirectoryMode=0711
+UMask=0077
+Restart=on-failure
+RestartSec=2
+TimeoutStopSec=15
+LimitNOFILE=8192
+TasksMax=256
+{vault}NoNewPrivileges=yes
+CapabilityBoundingSet=
+AmbientCapabilities=
+ProtectSystem=strict
+ProtectHome=tmpfs
+PrivateTmp=yes
+PrivateMounts=yes
+PrivateDevices=yes
+DevicePolicy=closed
+PrivateIPC=yes
+RemoveIPC=yes
+KeyringMode=private
+ProtectKernelTunables=yes
+ProtectKernelModules=yes
+ProtectKernelLogs=yes
+ProtectControlGroups=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectProc=invisible
+ProcSubset=pid
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+SystemCallErrorNumber=EPERM
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def text_of(made: Guard) -> bytes:
+    vault = ""
+    if made.vault is not None:
+        vault = f"BindPaths={_quote(made.vault.replace(':', _COLON))}\nReadWritePaths={_quote(made.vault)}\n"
+    return _UNIT.format(person=made.person, python=PYTHON, home=HOME, user=USER, vault=vault).encode()
+
+
+def _quote(path: str) -> str:
+    """As systemd reads a path: `%` means something there."""
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'

@@ -1,0 +1,130 @@
+"""A guarded desk on this machine: a real user, real permissions, and everything back where it was in the end."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deskhand import guard
+from deskhand.setup import unit
+from deskhand.setup.guarded import UNIT
+from tests.requirements import requirement
+from tests.setup.guarded_account import LETTER, PASSWORD, Account, made_account, why_not
+
+
+@requirement("guarded:reach")
+@requirement("guarded:moved")
+@requirement("guarded:refused")
+@requirement("guarded:named")
+def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_whole() -> None:
+    if reason := why_not():
+        pytest.skip(reason)
+    with made_account(f"dh{os.getpid()}") as account:
+        done = account.root("service", "install", "--guarded", "--for", account.name, "--yes", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["mode"], told["started"], told["holes"]) == ("guarded", False, [])
+        check_that_nothing_is_reached(account)
+
+        assert account.root("password", "set", given=f"{PASSWORD}\n").returncode == 0
+        started = account.root("service", "start", "--json")
+        assert started.returncode == 0, started.stderr
+        check_that_commands_are_refused(account)
+        check_what_status_and_doctor_say(account)
+        check_that_only_the_password_answers(account)
+
+        assert account.root("service", "uninstall", "--yes").returncode == 0
+        check_that_everything_is_back(account)
+
+
+def check_that_nothing_is_reached(account: Account) -> None:
+    assert not account.home.exists()
+    assert guard.HOME.stat().st_mode & 0o777 == 0o700
+    for file in ("config.toml", "desk.db"):
+        assert (guard.HOME / file).exists()
+        assert account.run("cat", str(guard.HOME / file)).returncode != 0
+    (backup,) = Path("/var/backups").glob(f"deskhand-{account.name}-*.tar.gz")
+    assert backup.stat().st_mode & 0o777 == 0o600
+    assert account.run("touch", str(guard.PROGRAM / "x")).returncode != 0
+    if shutil.which("systemd-analyze"):
+        done = subprocess.run(["systemd-analyze", "verify", UNIT], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def check_that_commands_are_refused(account: Account) -> None:
+    for home in ({}, {"DESKHAND_HOME": str(guard.HOME)}, {"DESKHAND_HOME": str(account.home)}):
+        refused = account.deskhand("approve", "anything", **home)
+        assert (refused.returncode, account.address in refused.stderr) == (5, True)
+    for words in (["password", "set"], ["link"], ["up"], ["mcp", "email", "--alone"], ["service", "uninstall"]):
+        assert account.deskhand(*words).returncode == 5, words
+
+
+def check_what_status_and_doctor_say(account: Account) -> None:
+    status = json.loads(account.deskhand("service", "status", "--json").stdout)
+    assert (status["mode"], status["running"], status["holes"]) == ("guarded", True, [])
+    assert status["holds"]
+    assert status["does_not_hold"]
+    program = "import os; os.close(os.open('x', os.O_CREAT, 0o600)); os.rename('x', 'vault/shut.md')"
+    account.run("/usr/bin/python3", "-c", program)
+    account.deskhand("--version", DESKHAND_HOME=str(account.home))
+    account.run("mkdir", "-p", str(account.home))
+    account.run("touch", str(account.home / "config.toml"))
+    guard.HOME.chmod(0o755)
+    (guard.PROGRAM / "lib").chmod(0o777)
+    try:
+        found = json.loads(account.root("doctor", "--json").stdout)["findings"]
+    finally:
+        guard.HOME.chmod(0o700)
+        (guard.PROGRAM / "lib").chmod(0o755)
+    said = " ".join(each["says"] for each in found if each["name"] == "guard")
+    for hole in ("may enter /var/lib/deskhand", "only root can change /opt/deskhand/lib", "shut.md", "second desk"):
+        assert hole in said
+    assert next(each for each in found if each["name"] == "mode")["says"].startswith("guarded")
+    account.run("rm", "-r", str(account.home), str(account.vault / "shut.md"))
+
+
+def check_that_only_the_password_answers(account: Account) -> None:
+    assert "The request waits in" in account.ask()
+    (file,) = (account.vault / "Pending_Approval").glob("*.md")
+    assert LETTER["body"] in account.run("cat", str(file)).stdout
+    account.run("mv", str(file), str(account.vault / "Approved" / file.name))
+    with account.signed_in() as http:
+        card, fields = account.card(http)
+        for way in ("approve", "reject"):
+            assert http.post(f"/approvals/{card}/{way}", data=fields).status_code == 409
+        assert (account.answers(), account.sent()) == (0, 0)
+        assert "asked for in the vault" in http.get(f"/approvals/{card}").text
+        assert account.approve(http).status_code == 303
+        assert account.wait_for_sent(1) == 1
+
+
+def check_that_everything_is_back(account: Account) -> None:
+    assert not guard.HOME.exists()
+    assert not guard.PROGRAM.exists()
+    assert (account.home / "desk.db").stat().st_uid == account.folder.stat().st_uid
+    assert {path.owner() for path in account.vault.rglob("*")} == {account.name}
+    listed = account.run("getfacl", "-R", "-p", str(account.vault), str(account.folder)).stdout
+    assert "user:deskhand" not in listed
+    assert not re.search(r"user:\d+:", listed)
+
+
+@requirement("guarded:unit")
+def test_the_unit_leaves_little_exposed_whatever_the_vault_is_called(tmp_path: Path) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    made = guard.Guard("alex", 1000, "/srv/a", '/srv/My "vault": 50% of $HOME')
+    file = tmp_path / "deskhand.service"
+    file.write_bytes(unit.text_of(made))
+    done = subprocess.run(
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = re.search(r"exposure level for \S+: ([\d.]+)", done.stdout)
+    assert found, done.stderr
+    assert float(found[1]) <= 2.0
