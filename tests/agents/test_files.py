@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -261,7 +262,7 @@ def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp
     with box(tmp_path).open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as sender:
-            while f"{sender.pid} " not in _waiting_for_locks():
+            while not _has_open(sender.pid, box(tmp_path)):
                 assert sender.poll() is None
             box(tmp_path).unlink()
             fcntl.flock(held, fcntl.LOCK_UN)
@@ -269,8 +270,11 @@ def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp
     assert texts(room) == ["new"]
 
 
-def _waiting_for_locks() -> str:
-    return "".join(line for line in Path("/proc/locks").read_text().splitlines(keepends=True) if "->" in line)
+def _has_open(pid: int, file: Path) -> bool:
+    """Whether the process has opened the file, and so waits for its lock."""
+    with suppress(OSError):
+        return any(Path(link).resolve() == file.resolve() for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 @requirement("agents:durable")
