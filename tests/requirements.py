@@ -112,6 +112,8 @@ REQUIREMENTS = {
     "mail:reads-as-written": "What is composed reads as it was written, to us and to the standard library.",
     "mail:query": "Gmail's search syntax is understood or refused with a reason, never guessed.",
     "mail:contract": "The local, Gmail and IMAP mailboxes keep one contract.",
+    "mail:every-day": "Mails are marked, archived, put into the trash and taken out again; none is ever expunged.",
+    "mail:bulk-waits": "Over 50 mails, and unread ones into the trash, are changed only after the person's yes.",
     "mail:import": "Maildir, mbox and .eml are imported whole, once, and left as they are.",
     "local:verbatim": "The local mailbox keeps every mail's bytes.",
     "local:never-twice": "A token sends once in the local mailbox, whoever is killed and however many race.",
