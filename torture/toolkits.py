@@ -177,6 +177,9 @@ def walk_mail(kit: Toolkit, message: str, thread: str) -> None:
     if "get_email" in kit.tools:
         kit.call("get_email", "an idea", message_id=message)
         kit.call("add_label", "true|ok|[Ll]abel", message_id=message, label_name="Clients")
+        if "update_emails" in kit.tools:
+            kit.call("get_thread", "an idea", thread_id=thread)
+            kit.call("update_emails", "1", do="star", ids=[message])
         kit.call("move_email", "true|ok|[Mm]ove", message_id=message, destination_label="Later")
 
 
@@ -189,6 +192,17 @@ def walk_notes(kit: Toolkit, office: Office) -> None:
         kit.wrong.append(f"write_note with merge left {note.read_text()!r}")
     kit.call("list_notes", note.name, directory=".")
     kit.call("search_notes", note.name, query="New words")
+    kit.call("append_note", note.name, path=note.name, text="A line")
+    insert = {"do": "replace", "key": "new", "value": 2}
+    kit.call("edit_note", note.name, path=note.name, edits=[insert])
+    kit.call("edit_note", note.name, path=note.name, edits=[insert | dict.fromkeys(("heading", "block", "text"))])
+    kit.call("get_links", "links|\\[\\]", path=note.name)
+    kit.call("list_tags", "tags|\\[\\]")
+    kit.call("get_outline", "kept|headings|\\[\\]", path=note.name)
+    kit.call("daily_note", "path|md", create=True)
+    (office.vault / "template.md").write_text("# {{title}}\n")
+    kit.call("create_from_template", "made.md", template="template.md", path="made.md")
+    (office.vault / "made.md").unlink(missing_ok=True)
     kit.call("move_note", "moved", source=note.name, destination=f"moved-{note.name}")
     (office.vault / f"moved-{note.name}").unlink()
 
@@ -235,7 +249,7 @@ def walk_actions(kit: Toolkit, message: str) -> None:
     kit.call("get_action", "waiting", id=found[1] if found else "")
     kit.call("list_pending", message)
     asked = {"decision": "needs_info", "reasoning": "It does not say when.", "info_needed": "when"}
-    kit.call("propose_decision", "needs_info|proposed", message_id=message, **asked)
+    kit.call("propose_decision", "accepted", message_id=message, **asked)
 
 
 def walk(toolkit: str, wrong: list[str]) -> int:
