@@ -27,7 +27,20 @@ INITIALIZE: dict[str, object] = {
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
 JOINED = "joined the running desk\n"
-LIGHT = ("asyncio", "json", "argparse", "pydantic", "mcp", "anyio", "sqlite3", "typing", "deskhand.cli", "deskhand.app")
+LIGHT = (
+    "asyncio",
+    "socket",
+    "enum",
+    "json",
+    "argparse",
+    "pydantic",
+    "mcp",
+    "anyio",
+    "sqlite3",
+    "typing",
+    "deskhand.cli",
+    "deskhand.app",
+)
 
 
 @pytest.fixture(scope="module")
