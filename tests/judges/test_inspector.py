@@ -61,5 +61,8 @@ def names_on_stdio(name: str, era: str, judged: Home, place: Path, *more: str) -
 @needs(INSPECTOR)
 def test_the_inspector_finds_no_fault_on_stdio_alone_or_joined(judged: Home, address: str, tmp_path: Path) -> None:
     joined = names_on_stdio("obsidian", "modern", judged, tmp_path)
-    assert joined == {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+    contract = {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+    assert joined == contract | {
+        *("append_note", "edit_note", "get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
+    }
     assert names_on_stdio("obsidian", "legacy", judged, tmp_path, "--alone") == joined

@@ -274,7 +274,7 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
         assert joined.stderr is not None
         assert joined.stderr.readline() == JOINED
         assert desk.ends(signal.SIGTERM)[0] == 0
-        assert joined.wait(timeout=10) == pipe.UNAVAILABLE
+        assert joined.wait(timeout=60) == pipe.UNAVAILABLE
         assert joined.stderr.read() == "the desk has ended\n"
     assert not (tmp_path / "home" / "desk.sock").exists()
     assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr

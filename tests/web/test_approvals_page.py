@@ -281,7 +281,7 @@ async def test_no_get_no_other_id_and_no_stranger_answers_a_card(desk: Desk, per
         await person.sends(f"/approvals/{name}/approve", at="/") for name in ("nobody", "draft-0", "..%2f..", "%00")
     ]
     without = await person.http.post(f"/approvals/{card.id}/approve", data={"digest": card.digest})
-    async with httpx2.AsyncClient(base_url=person.http.base_url) as stranger:
+    async with httpx2.AsyncClient(base_url=person.http.base_url, timeout=60) as stranger:
         outside = [await stranger.get(path) for path in ("/", f"/approvals/{card.id}", "/events", "/waiting")]
         forged = await stranger.post(f"/approvals/{card.id}/approve", data={"digest": card.digest})
 

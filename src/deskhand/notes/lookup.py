@@ -147,3 +147,31 @@ def count_paths(db: Connection, field: tuple[str, str] | None, low: str, high: s
     having = "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?"
     (filed,) = db.execute(having, (*field, low, high)).fetchone()
     return int(filed) + count_stale(db)
+
+
+def paths_named(db: Connection, name: str) -> list[str]:
+    """The notes of this bare name; they have it whether or not their text is filed."""
+    return [path for (path,) in db.execute("SELECT path FROM note WHERE name = ? ORDER BY path", (name,))]
+
+
+def links_to(db: Connection, name: str) -> Iterator[tuple[str, str]]:
+    """Who has a link that ends in this bare name, with what it says; by path. Stale notes are not asked."""
+    return db.execute(
+        "SELECT path, target FROM link WHERE name = ? "
+        "AND NOT EXISTS (SELECT 1 FROM note WHERE note.path = link.path AND stale) ORDER BY path",
+        (name,),
+    )
+
+
+def every_tag(db: Connection) -> Iterator[tuple[str, str, int]]:
+    """Each tag with how it is shown and how many notes have it, as far as they are filed."""
+    return db.execute("SELECT name, shown, notes FROM tag")
+
+
+def filed_tags_of_stale(db: Connection) -> Iterator[str]:
+    """The tags that stale notes had when they were filed, for each note a JSON list."""
+    return (tags for (tags,) in db.execute("SELECT tags FROM note WHERE stale AND tags IS NOT NULL"))
+
+
+def stale_notes(db: Connection) -> Iterator[str]:
+    return (path for (path,) in db.execute("SELECT path FROM note WHERE stale ORDER BY path"))

@@ -25,7 +25,7 @@ from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.email import email_tools
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import mail_recorder, one_line
-from deskhand.servers.obsidian import notes_tools
+from deskhand.servers.obsidian import more_notes_tools, notes_tools
 from deskhand.servers.prompts import PROMPTS
 from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.tasks import more_tasks_tools, tasks_lifespan, tasks_recorder, tasks_tools
@@ -41,7 +41,8 @@ means that the request waits before the person: do not send it again in other wo
 show what became of it and what the person said about it; once it is approved, the same call sends it.
 draft_email puts a draft into the mailbox. list_pending and propose_decision triage mail that waits for a decision.
 Notes: Markdown files with frontmatter, by vault-relative path; search_notes, read_note, write_note (give if_match to
-overwrite nobody's change). Approved, Rejected, Pending_Approval, Drafts, Done and Logs are read-only.
+overwrite nobody's change); append_note and edit_note change a part of one, get_outline shows its parts. Approved,
+Rejected, Pending_Approval, Drafts, Done and Logs are read-only.
 Tasks: list_tasks, create_task, update_task, mark_task_completed; arrange_task for projects, labels, recurrence and due
 words; change_tasks for several at once; undo_task_change takes the last change back. Times are ISO 8601 with an offset.
 Agents: list_agents, send_to_agent, receive_from_agents, set_agent_status.
@@ -115,7 +116,7 @@ def desk_tools(desk: Desk) -> dict[Area, list[DeskTool]]:
     mail = [*email, *(each for each in gmail if each.name not in own)]
     made: dict[Area, list[DeskTool]] = {
         "mail": [*mail, *triage_tools(desk), *action_tools(desk)],
-        "notes": notes_tools(desk),
+        "notes": [*notes_tools(desk), *more_notes_tools(desk)],
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
         "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
     }
