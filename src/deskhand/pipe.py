@@ -167,12 +167,19 @@ def _pump(door: _socket.socket) -> int:
 
 def _send_input(door: _socket.socket, ended: "list[bool]") -> None:
     try:
-        while data := os.read(0, _CHUNK):
+        while data := _read_input():
             door.sendall(data)
         ended.append(True)
         door.shutdown(_socket.SHUT_WR)
     except OSError:
-        ended.append(True)
+        return  # the desk has gone, and `_pump` says so
+
+
+def _read_input() -> bytes:
+    try:
+        return os.read(0, _CHUNK)
+    except OSError:  # a client that closed it before anything was read
+        return b""
 
 
 def _say(text: str) -> None:
