@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, group, one_line, opened_desk, tell
+from deskhand.clock import local
 from deskhand.errors import BadConfig, InvalidInput
 from deskhand.files import write_atomically
 
@@ -74,13 +75,11 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _lines(tasks: "Sequence[Task]", total: int, now: datetime, zone: str) -> Iterator[str]:
-    from zoneinfo import ZoneInfo
-
     from deskhand.tasks.agenda import group_tasks
 
     if not tasks:
         yield "No task here."
-    for name, members in group_tasks(tasks, now, ZoneInfo(zone)):
+    for name, members in group_tasks(tasks, now, zone):
         yield name
         yield from (f"  {_line(task, zone)}" for task in members)
     if total > len(tasks):
@@ -89,13 +88,11 @@ def _lines(tasks: "Sequence[Task]", total: int, now: datetime, zone: str) -> Ite
 
 def _line(task: "Task", zone: str) -> str:
     """One task: its number, its title, and what else it says."""
-    from zoneinfo import ZoneInfo
-
     from deskhand.tasks.oneline import describe_rule
 
     parts = [f"{task.id:>4}  {task.title}"]
     if task.due_date:
-        parts.append(f"{datetime.fromisoformat(task.due_date).astimezone(ZoneInfo(zone)):%a %d %b %Y %H:%M}")
+        parts.append(f"{local(datetime.fromisoformat(task.due_date), zone):%a %d %b %Y %H:%M}")
     if task.recurrence:
         parts.append(describe_rule(task.recurrence))
     if task.priority != "Medium":

@@ -21,7 +21,7 @@ Subject = Annotated[str, Field(max_length=998, description="Email subject line")
 _TARGETS = ("to", "message_id", "thread_id", "query")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
-    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name"),
+    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name", "do", "label"),
 )
 
 

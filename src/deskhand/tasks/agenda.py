@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from zoneinfo import ZoneInfo
 
+from deskhand.clock import local
 from deskhand.tasks.models import Task
 
 GROUPS = ("Overdue", "Today", "This week", "Later", "Done")
 
 
-def group_tasks(tasks: Iterable[Task], now: datetime, zone: ZoneInfo) -> Iterator[tuple[str, list[Task]]]:
+def group_tasks(tasks: Iterable[Task], now: datetime, zone: str) -> Iterator[tuple[str, list[Task]]]:
     """Each group that has tasks, with its tasks in their order."""
     found: dict[str, list[Task]] = {name: [] for name in GROUPS}
     for task in tasks:
@@ -19,7 +19,7 @@ def group_tasks(tasks: Iterable[Task], now: datetime, zone: ZoneInfo) -> Iterato
             yield name, members
 
 
-def find_group(task: Task, now: datetime, zone: ZoneInfo) -> str:
+def find_group(task: Task, now: datetime, zone: str) -> str:
     """What has no date comes later. A week ends on Sunday."""
     if task.completed:
         return "Done"
@@ -28,8 +28,8 @@ def find_group(task: Task, now: datetime, zone: ZoneInfo) -> str:
     due = datetime.fromisoformat(task.due_date)
     if due < now:
         return "Overdue"
-    today = now.astimezone(zone).date()
-    day = due.astimezone(zone).date()
+    today = local(now, zone).date()
+    day = local(due, zone).date()
     if day == today:
         return "Today"
     if day <= today + timedelta(6 - today.weekday()):

@@ -14,6 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.clock import local
 from deskhand.errors import BackendFailed, BadConfig, InvalidInput
 from deskhand.tasks import due
 from deskhand.tasks.agenda import group_tasks
@@ -85,12 +86,12 @@ async def _show_list(
         title="Tasks",
         problem=problem,
         groups=[
-            (name, [(task, _due(desk, task), _rule(task)) for task in members])
-            for name, members in group_tasks(found.tasks, desk.now(), _zone(desk))
+            (name, [(task, _due(desk, task), _due_words(desk, task), _rule(task)) for task in members])
+            for name, members in group_tasks(found.tasks, desk.now(), desk.settings.timezone)
         ],
         total=found.total,
         older=next_page("/tasks", chosen | {"state": state}, "cursor", found.next_cursor),
-        here=urlencode(chosen | {"state": state}),
+        filtered=urlencode(chosen | {"state": state}),
         asked=asked,
         state=state,
         priorities=PRIORITIES,
@@ -179,7 +180,7 @@ async def _undo(request: Request, form: FormData) -> Response:
 
 def _show_again(typed: dict[str, str], done: str, **more: str) -> Response:
     """The list as it was filtered when the form was sent."""
-    before = parse_qs(typed.get("here", ""), max_num_fields=10)
+    before = parse_qs(typed.get("filtered", ""), max_num_fields=10)
     kept = {name: before[name][0] for name in (*FILTERS, "state") if name in before}
     return RedirectResponse(f"/tasks?{urlencode(kept | {'done': done} | more)}", 303)
 
@@ -247,6 +248,19 @@ def _due(desk: Desk, task: Task) -> str:
     if task.due_date is None:
         return ""
     return local_time(desk, datetime.fromisoformat(task.due_date))
+
+
+def _due_words(desk: Desk, task: Task) -> str:
+    """The day as a person says it; its end goes without saying."""
+    if task.due_date is None:
+        return ""
+    at = local(datetime.fromisoformat(task.due_date), desk.settings.timezone)
+    words = f"{at:%a} {at.day} {at:%b}"
+    if at.year != local(desk.now(), desk.settings.timezone).year:
+        words += f" {at.year}"
+    if at.time().replace(second=0, microsecond=0) != due.END_OF_DAY:
+        words += f" {at:%H:%M}"
+    return words
 
 
 def _read_answer(model: type[M], content: Any) -> M:
