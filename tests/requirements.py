@@ -57,6 +57,7 @@ REQUIREMENTS = {
     "notes:daily": "Daily notes and templates are where and as Obsidian's own settings have them.",
     "notes:peers-faults": "None of the faults found in other servers is here.",
     "index:equals-scan": "Search finds exactly what a scan of all files finds.",
+    "index:quiet": "A small vault in which nothing changed is not looked through again for a question.",
     "index:fresh": "What was written is found: through us at once, by another program within moments.",
     "index:disposable": "A deleted or damaged index costs time, never an answer.",
     "tasks:contract": "Tools, models, errors and life cycle are the contract's, over HTTP on both databases.",

@@ -43,6 +43,7 @@ CREATE INDEX note_by_name ON note(name);
 CREATE TABLE link(name TEXT, path TEXT, target TEXT, PRIMARY KEY (name, path, target)) WITHOUT ROWID;
 CREATE TABLE tag(name TEXT PRIMARY KEY, shown TEXT NOT NULL, notes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE text(id INTEGER PRIMARY KEY, folded TEXT NOT NULL);
+CREATE INDEX racy_by_id ON note(id) WHERE racy;
 CREATE INDEX stale_by_id ON note(id) WHERE stale;
 CREATE INDEX stale_by_path ON note(path) WHERE stale;
 CREATE TABLE prop(key TEXT, value TEXT, path TEXT, PRIMARY KEY (key, value, path)) WITHOUT ROWID;
@@ -435,6 +436,11 @@ def stale_paths(db: Connection, limit: int) -> list[str]:
 
 def count_stale(db: Connection) -> int:
     return int(db.execute("SELECT count(*) FROM note WHERE stale").fetchone()[0])
+
+
+def has_racy(db: Connection) -> bool:
+    """Whether a note was filed so soon after a change that its times may hide another one."""
+    return db.execute("SELECT 1 FROM note WHERE racy LIMIT 1").fetchone() is not None
 
 
 def generation(db: Connection) -> str:

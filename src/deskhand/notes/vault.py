@@ -26,7 +26,7 @@ _TRIES = 5
 _PAGE = 1000
 _BACKLINKS = 30
 _LISTED = 200
-_TAGS = 1000
+_TAGS = 200
 _LONGEST = 200
 
 
@@ -170,12 +170,11 @@ class Vault:
                 disk.create(folder, actual, fresh)
                 new = fresh
             else:
-                if if_match not in (None, disk.etag(old)):
-                    raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+                _demand_match(path, old, if_match)
                 new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
                     self._sign(_decode(new, canonical))
-                    disk.replace(folder, actual, new, if_match)
+                    disk.replace(folder, actual, new, old if if_match else None)
         self._index.touch(canonical)
         return _content(canonical, new)
 
@@ -201,12 +200,10 @@ class Vault:
                     old = disk.read(folder, actual) if actual else None
                     if old is None and not create:
                         raise _missing(path)
-                    if old is not None and if_match not in (None, disk.etag(old)):
-                        raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+                    _demand_match(path, old or b"", if_match)
                     edited = change(_decode(old or b"", canonical))
-                    new = _encode(edited.text, canonical)
                     try:
-                        self._put(folder, canonical, old, new)
+                        new = self._put(folder, canonical, old, edited.text)
                     except Changed:
                         if if_match is not None:
                             raise
@@ -216,16 +213,18 @@ class Vault:
                 return EditedNote(path=canonical, etag=disk.etag(new), lines=edited.lines, created=created)
         raise Changed(f"{path} is being written all the time")
 
-    def _put(self, folder: int, path: str, old: bytes | None, new: bytes) -> None:
-        """Put the new bytes of a note in the place of the old ones, if those are still there."""
+    def _put(self, folder: int, path: str, old: bytes | None, text: str) -> bytes:
+        """Put the text of a note in the place of the old bytes, if those are still there; its bytes."""
+        new = _encode(text, path)
         if new == old:
-            return
+            return new
         name = path.rpartition("/")[2]
-        self._sign(new.decode())
+        self._sign(text)
         if old is None:
             disk.create(folder, name, new)
         else:
-            disk.replace(folder, name, new, disk.etag(old))
+            disk.replace(folder, name, new, old)
+        return new
 
     def outline(self, path: str) -> NoteOutline:
         canonical, data = self._bytes(path)
@@ -300,12 +299,12 @@ class Vault:
     def _create(self, path: str, text: str) -> NoteContent:
         names = paths.note_path(path)
         paths.deny_protected(names)
-        data = _encode(text, path)
+        _encode(text, path)  # what is no note must not leave a folder behind
         with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
             name = unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, name))
             _demand_free(folder, name, "", canonical)
-            self._put(folder, canonical, None, data)
+            data = self._put(folder, canonical, None, text)
         self._index.touch(canonical)
         return _content(canonical, data)
 
@@ -423,7 +422,7 @@ class Vault:
                 paths.deny_protected(names)
                 try:
                     with disk.locked(folder):
-                        disk.replace(folder, names[-1], text.encode(), disk.etag(old))
+                        disk.replace(folder, names[-1], text.encode(), old)
                 except Changed:
                     continue
                 self._index.touch(holder)
@@ -452,6 +451,11 @@ def _day(text: str | None, now: datetime) -> datetime:
 
 def _missing(path: str) -> NotFound:
     return NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
+
+
+def _demand_match(path: str, data: bytes, if_match: str | None) -> None:
+    if if_match is not None and if_match != disk.etag(data):
+        raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
 
 
 def _demand_text(text: str) -> None:
