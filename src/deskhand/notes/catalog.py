@@ -5,7 +5,6 @@ asks the tables about the others. A note's id is its version: newer texts have h
 tables that no row has any more is dead, since a contentless table cannot delete.
 """
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -20,6 +19,7 @@ from threading import Lock
 from typing import Literal
 
 from deskhand.errors import Unreadable
+from deskhand.locks import wait_for_lock
 from deskhand.notes import frontmatter, links
 from deskhand.notes.matching import fold, pairs, words_of
 from deskhand.notes.walk import Key, Root, key_of, read
@@ -43,6 +43,7 @@ CREATE INDEX note_by_name ON note(name);
 CREATE TABLE link(name TEXT, path TEXT, target TEXT, PRIMARY KEY (name, path, target)) WITHOUT ROWID;
 CREATE TABLE tag(name TEXT PRIMARY KEY, shown TEXT NOT NULL, notes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE text(id INTEGER PRIMARY KEY, folded TEXT NOT NULL);
+CREATE INDEX racy_by_id ON note(id) WHERE racy;
 CREATE INDEX stale_by_id ON note(id) WHERE stale;
 CREATE INDEX stale_by_path ON note(path) WHERE stale;
 CREATE TABLE prop(key TEXT, value TEXT, path TEXT, PRIMARY KEY (key, value, path)) WITHOUT ROWID;
@@ -210,7 +211,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     """Creating and deleting the file is for one process at a time."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        wait_for_lock(fd, "the index of the notes")
         yield
     finally:
         os.close(fd)
@@ -435,6 +436,11 @@ def stale_paths(db: Connection, limit: int) -> list[str]:
 
 def count_stale(db: Connection) -> int:
     return int(db.execute("SELECT count(*) FROM note WHERE stale").fetchone()[0])
+
+
+def has_racy(db: Connection) -> bool:
+    """Whether a note was filed so soon after a change that its times may hide another one."""
+    return db.execute("SELECT 1 FROM note WHERE racy LIMIT 1").fetchone() is not None
 
 
 def generation(db: Connection) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from deskhand.errors import Changed, Denied, DeskError, Exists, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.notes import frontmatter
@@ -70,6 +70,12 @@ class Edit(BaseModel):
     key: str | None = Field(None, description="frontmatter key")
     text: str | None = None
     value: Any = Field(None, description="for key; added if it is a list")
+
+    @field_validator("heading", "block", "lines", "key", mode="before")
+    @classmethod
+    def _drop_empty(cls, value: Any) -> Any:
+        """Some clients fill in every field."""
+        return None if value in ("", []) else value
 
     @model_validator(mode="after")
     def _demand_one_place(self) -> Self:
@@ -169,8 +175,8 @@ def find_heading(outline: Outline, wanted: str) -> int:
 
 
 def _headings_named(outline: Outline, name: str, above: list[str]) -> list[int]:
-    """Exactly so if there are any, else without regard to case; `## Name` is one of that level."""
-    for alike in (str.__eq__, same):
+    """Exactly so if there are any, else without regard to case, to a block id; `## Name` is one of that level."""
+    for alike in (str.__eq__, same, _is_same_without_id):
         for level, text in ((None, name.strip()), _level_of(name)):
             found = [
                 number
@@ -180,6 +186,10 @@ def _headings_named(outline: Outline, name: str, above: list[str]) -> list[int]:
             if found:
                 return found
     return []
+
+
+def _is_same_without_id(text: str, name: str) -> bool:
+    return same(_WITH_ID.sub("", text), name)
 
 
 def _level_of(name: str) -> tuple[int | None, str]:
@@ -218,7 +228,7 @@ def _splice(outline: Outline, each: Edit) -> _Splice:
     if each.heading is not None:
         return _splice_section(outline, find_heading(outline, each.heading), each)
     if each.block is not None:
-        return _splice_block(outline, each.block.strip().removeprefix("^"), each)
+        return _splice_block(outline, each.block.strip().lstrip("#^"), each)
     return _splice_lines(outline, each)
 
 
@@ -436,9 +446,9 @@ def _splice_lines(outline: Outline, each: Edit) -> _Splice:
     first, last = each.lines
     flat = outline.flat
     start = _start_of(flat, first)
-    if first < outline.line_of(outline.body) and outline.body:
+    if start is not None and start < outline.body and _has_properties(outline):
         raise InvalidInput(
-            f"The properties reach as far as line {outline.line_of(outline.body) - 1}.",
+            f"The properties reach as far as line {outline.line_of(outline.body - 1)}.",
             hint="Edit them by their key.",
             fields=[FieldProblem("lines", "is in the frontmatter", f"{first}-{last}")],
         )

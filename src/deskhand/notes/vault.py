@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
 
 from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
@@ -26,7 +26,7 @@ _TRIES = 5
 _PAGE = 1000
 _BACKLINKS = 30
 _LISTED = 200
-_TAGS = 1000
+_TAGS = 500
 _LONGEST = 200
 
 
@@ -89,13 +89,12 @@ class NoteLinks(BaseModel):
     left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
 
 
-class TagCount(BaseModel):
-    tag: str
-    notes: int
+# No schema for each of them: a client that checks them one by one takes longer than the desk.
+TagCounts = Annotated[dict[str, int], WithJsonSchema({"type": "object"}, mode="serialization")]
 
 
 class TagList(BaseModel):
-    tags: list[TagCount]
+    tags: TagCounts = Field(description="each with the number of its notes, the most used first")
     left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
 
 
@@ -170,12 +169,11 @@ class Vault:
                 disk.create(folder, actual, fresh)
                 new = fresh
             else:
-                if if_match not in (None, disk.etag(old)):
-                    raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+                _demand_match(path, old, if_match)
                 new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
                     self._sign(_decode(new, canonical))
-                    disk.replace(folder, actual, new, if_match)
+                    disk.replace(folder, actual, new, old if if_match else None)
         self._index.touch(canonical)
         return _content(canonical, new)
 
@@ -201,12 +199,10 @@ class Vault:
                     old = disk.read(folder, actual) if actual else None
                     if old is None and not create:
                         raise _missing(path)
-                    if old is not None and if_match not in (None, disk.etag(old)):
-                        raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+                    _demand_match(path, old or b"", if_match)
                     edited = change(_decode(old or b"", canonical))
-                    new = _encode(edited.text, canonical)
                     try:
-                        self._put(folder, canonical, old, new)
+                        new = self._put(folder, canonical, old, edited.text)
                     except Changed:
                         if if_match is not None:
                             raise
@@ -216,16 +212,18 @@ class Vault:
                 return EditedNote(path=canonical, etag=disk.etag(new), lines=edited.lines, created=created)
         raise Changed(f"{path} is being written all the time")
 
-    def _put(self, folder: int, path: str, old: bytes | None, new: bytes) -> None:
-        """Put the new bytes of a note in the place of the old ones, if those are still there."""
+    def _put(self, folder: int, path: str, old: bytes | None, text: str) -> bytes:
+        """Put the text of a note in the place of the old bytes, if those are still there; its bytes."""
+        new = _encode(text, path)
         if new == old:
-            return
+            return new
         name = path.rpartition("/")[2]
-        self._sign(new.decode())
+        self._sign(text)
         if old is None:
             disk.create(folder, name, new)
         else:
-            disk.replace(folder, name, new, disk.etag(old))
+            disk.replace(folder, name, new, old)
+        return new
 
     def outline(self, path: str) -> NoteOutline:
         canonical, data = self._bytes(path)
@@ -268,8 +266,7 @@ class Vault:
 
     def tags(self) -> TagList:
         found = sorted(self._index.tags(), key=lambda each: (-each[1], each[0].casefold()))
-        listed = [TagCount(tag=tag, notes=notes) for tag, notes in found[:_TAGS]]
-        return TagList(tags=listed, left_out=_left_out((len(found), _TAGS)))
+        return TagList(tags=dict(found[:_TAGS]), left_out=_left_out((len(found), _TAGS)))
 
     def daily(self, when: str | None, *, create: bool = False) -> DailyNote:
         """The note of a day, where and as Obsidian makes it in this vault."""
@@ -300,12 +297,12 @@ class Vault:
     def _create(self, path: str, text: str) -> NoteContent:
         names = paths.note_path(path)
         paths.deny_protected(names)
-        data = _encode(text, path)
+        _encode(text, path)  # what is no note must not leave a folder behind
         with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
             name = unicodedata.normalize("NFC", names[-1])
             canonical = "/".join((*found, name))
             _demand_free(folder, name, "", canonical)
-            self._put(folder, canonical, None, data)
+            data = self._put(folder, canonical, None, text)
         self._index.touch(canonical)
         return _content(canonical, data)
 
@@ -436,7 +433,7 @@ class Vault:
                 paths.deny_protected(names)
                 try:
                     with disk.locked(folder):
-                        disk.replace(folder, names[-1], text.encode(), disk.etag(old))
+                        disk.replace(folder, names[-1], text.encode(), old)
                 except Changed:
                     continue
                 self._index.touch(holder)
@@ -465,6 +462,11 @@ def _day(text: str | None, now: datetime) -> datetime:
 
 def _missing(path: str) -> NotFound:
     return NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
+
+
+def _demand_match(path: str, data: bytes, if_match: str | None) -> None:
+    if if_match is not None and if_match != disk.etag(data):
+        raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
 
 
 def _demand_text(text: str) -> None:
