@@ -146,7 +146,7 @@ class Archive:
             yield chunk
 
 
-class Element:
+class XmlEvents:
     """Calls of the XML parser, gathered until somebody takes them; a tree would need memory that a stranger chooses."""
 
     def __init__(self) -> None:
@@ -174,7 +174,7 @@ class Element:
 
 def walk(archive: Archive, name: str) -> Iterator[tuple[str, str, Attributes]]:
     """What stands in a part: ("start" or "end", the element's name, its attributes) and ("text", the text, nothing)."""
-    gathered = Element()
+    gathered = XmlEvents()
     try:
         for chunk in archive.chunks(name):
             gathered.parser.Parse(chunk, False)
