@@ -231,6 +231,8 @@ async def test_a_draft_whose_file_is_gone_leaves_in_the_words_of_the_page(site: 
     words = Letter(HELLO["to"], "Lunch", "At noon.\n")
     edited = await desk.answers.edit(request.id, request.digest, words, "person")
     await desk.answers.approve_now(request.id, edited.digest, "person")
+    await desk.door.explain(await desk.gate.find(request.id), {"last_error": "away"})
+    assert site.files("Drafts") == site.files("Approved") == []
     assert isinstance(await desk.gate.release(request.id, "desk"), Released)
     assert [(mail["Subject"], mail.get_content().strip()) for mail in site.sent] == [("Lunch", "At noon.")]
 
@@ -314,6 +316,10 @@ async def test_a_draft_that_was_said_no_to_says_so_in_its_file(site: Site, desk:
     marks = frontmatter.parse(file.read_text()).frontmatter
     assert (marks["status"], marks.get("rejected_reason")) == ("rejected", reason)
     assert [each.id for each in await desk.store.read(ledger.find_refused, "m1")] == [request.id]
+
+    file.rename(site.home.vault / "Drafts" / file.name)
+    assert (await desk.gate.find(request.id)).state == "waiting"
+    assert "status: pending_approval" in site.files("Drafts")[0].read_text()
 
 
 @requirement("cards:waiting")
