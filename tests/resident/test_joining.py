@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,20 @@ INITIALIZE: dict[str, object] = {
     "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
 }
 JOINED = "joined the running desk\n"
-LIGHT = ("asyncio", "json", "argparse", "pydantic", "mcp", "anyio", "sqlite3", "typing", "deskhand.cli", "deskhand.app")
+LIGHT = (
+    "asyncio",
+    "socket",
+    "enum",
+    "json",
+    "argparse",
+    "pydantic",
+    "mcp",
+    "anyio",
+    "sqlite3",
+    "typing",
+    "deskhand.cli",
+    "deskhand.app",
+)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +178,24 @@ def test_a_desk_of_another_version_is_not_joined(environment: dict[str, str], tm
     assert done.stderr.splitlines()[0] == line
 
 
+@requirement("joining:ends")
+def test_a_client_that_is_still_sending_sees_that_the_desk_has_ended(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    given = environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}
+    with listening(tmp_path / "desk.sock", pipe.pack("deskhand", __version__) + pipe.pack("joined")):
+        command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+        with subprocess.Popen(
+            command, env=given, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as joined:
+            assert joined.stdin is not None
+            with suppress(BrokenPipeError):
+                joined.stdin.write("x" * 5_000_000)
+                joined.stdin.flush()
+            assert joined.wait(timeout=60) == pipe.UNAVAILABLE
+            assert joined.stderr.read() == f"{JOINED}the desk has ended\n"
+
+
 @contextmanager
 def listening(place: Path, greeting: bytes) -> Iterator[None]:
     listener = socket.socket(socket.AF_UNIX)
@@ -261,7 +292,7 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
         assert joined.stderr is not None
         assert joined.stderr.readline() == JOINED
         assert desk.ends(signal.SIGTERM)[0] == 0
-        assert joined.wait(timeout=10) == pipe.UNAVAILABLE
+        assert joined.wait(timeout=60) == pipe.UNAVAILABLE
         assert joined.stderr.read() == "the desk has ended\n"
     assert not (tmp_path / "home" / "desk.sock").exists()
     assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr

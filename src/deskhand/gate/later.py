@@ -36,7 +36,7 @@ async def postpone(store: Store, request: Request, outcome: Departure, now: date
 
 
 async def fail(store: Store, request: Request, error: DeskError, now: datetime) -> datetime:
-    """A try that did not even reach the gate: it is approved still, and tried again at that time."""
+    """A try that failed: the request as it was before is approved still, and tried again at that time."""
     asked_for = timedelta(seconds=error.details.get("retry_after_seconds") or 0)
     due = now + max(backoff(request.attempts), asked_for)
     said = f"{error.code}: {error.message}"
