@@ -64,7 +64,7 @@ REQUIREMENTS = {
     "tasks:isolation": "Nobody sees, changes or counts another user's task.",
     "tasks:identity": "Nobody is somebody by default: a token's owner, whom a proven service names, the desk's user.",
     "tasks:validation": "A bad field is named with a suggestion before the backend is called.",
-    "tasks:null-clears": "In update_task null clears description and due date; what is absent stays.",
+    "tasks:null-clears": "In update_task null clears description and due date, unless a client fills all with null.",
     "tasks:clear-has-a-word": "In a tool of our own null leaves alone; `clear` takes away.",
     "tasks:words": "Descriptions, examples, error texts and suggestions are the contract's, word for word.",
     "tasks:any-backend": "A backend that keeps to the contract alone serves as well: a list, and nine fields.",

@@ -150,6 +150,9 @@ async def test_the_page_and_every_door_answer_each_to_its_own_key(demo: Running)
     token = (demo.home / "token").read_text().strip()
     async with entered(demo) as person, httpx2.AsyncClient(base_url=demo.address, timeout=60) as stranger:
         assert (await person.get("/enter")).status_code == 303
+        # No proxy stands before a desk: whoever says that one does is not believed about the page's own origin.
+        forged = {"Origin": demo.address.replace("http:", "https:"), "X-Forwarded-Proto": "https"}
+        assert "not sent from the desk" in (await person.post("/leave", headers=forged)).text
         assert (await stranger.get("/health")).json() == {"status": "ok"}
         for path in DOORS:
             asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

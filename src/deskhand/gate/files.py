@@ -21,7 +21,7 @@ from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
 from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
-from deskhand.notes.markdown import escape
+from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
@@ -118,13 +118,13 @@ def _page(request: Request, how: str) -> str:
         f"# {_question(action)}?",
         f"{_about(action)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
-        "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
+        "## Risk assessment\n\n" + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
         f"## Rollback plan\n\n{_way_back(action)}",
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
     if request.note:
-        parts.insert(2, f"## Please look first\n\n{escape(request.note)}")
+        parts.insert(2, f"## Please look first\n\n{escape_sentence(request.note)}")
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")
     return "\n" + "\n\n".join(parts) + "\n"

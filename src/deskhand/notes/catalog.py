@@ -5,7 +5,6 @@ asks the tables about the others. A note's id is its version: newer texts have h
 tables that no row has any more is dead, since a contentless table cannot delete.
 """
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -20,6 +19,7 @@ from threading import Lock
 from typing import Literal
 
 from deskhand.errors import Unreadable
+from deskhand.locks import wait_for_lock
 from deskhand.notes import frontmatter, links
 from deskhand.notes.matching import fold, pairs, words_of
 from deskhand.notes.walk import Key, Root, key_of, read
@@ -211,7 +211,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     """Creating and deleting the file is for one process at a time."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        wait_for_lock(fd, "the index of the notes")
         yield
     finally:
         os.close(fd)

@@ -19,6 +19,7 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from deskhand.errors import DeskError
+from deskhand.locks import wait_for_lock
 from deskhand.notes import catalog, walk
 from deskhand.notes.catalog import Catalog
 from deskhand.notes.watch import ChangeQueue, VaultWatch
@@ -31,6 +32,8 @@ FILED_AT_ONCE = 64
 MOST_NAMED = 1000
 """With more reports than this, a scan is cheaper than looking at each."""
 BATCH_BYTES = 4_000_000
+LONGEST_FILING = 600.0
+"""Seconds for which whoever builds the index waits for another process that files."""
 DEAD_ALLOWED = 1000
 """How many dead versions may lie in the text tables before they are all made again."""
 PAUSE = 0.005
@@ -291,20 +294,17 @@ class Upkeep:
     def _turn_to_file(self, *, wait: bool) -> Iterator[bool]:
         """One process files at a time; True if it is this one. A killed one gives its turn back."""
         file = self._catalog.file
-        fd = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        how = fcntl.LOCK_EX
-        if not wait:
-            how |= fcntl.LOCK_NB
-        try:
-            fcntl.flock(fd, how)
-        except BlockingIOError:
-            os.close(fd)
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            os.close(fd)
+        opened = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(opened, "r+b") as lock:
+            ours = True
+            try:
+                if wait:
+                    wait_for_lock(lock.fileno(), "the index of the notes", LONGEST_FILING)
+                else:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                ours = False
+            yield ours
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
         def run() -> None:
