@@ -9,7 +9,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import Denied, RateLimited
+from deskhand.errors import Denied, InvalidInput, RateLimited
 from deskhand.gate import ledger, passwords
 from deskhand.gate.answers import Letter
 from deskhand.gate.proofs import Typed
@@ -262,3 +262,20 @@ def test_the_terminal_asks_for_the_password_and_the_options_go_together(home: Ho
     assert load({"DESKHAND_HOME": "/var/lib/another"}).settings.proof == "vault"
     refused = home.command("snooze", "none", "1h")
     assert refused.returncode == 4
+
+
+@requirement("proof:throttled")
+async def test_signing_in_by_guesses_ends_soon_and_only_some_wrong_links_are_noted(safe: Safe) -> None:
+    store = safe.desk.store
+    with pytest.raises(InvalidInput):
+        passwords.hash_password("short")
+    assert await store.read(passwords.is_set)
+    for _ in range(passwords.TRIES):
+        assert await store.write(passwords.attempt, safe.clock.time)
+    with pytest.raises(RateLimited):
+        await store.write(passwords.attempt, safe.clock.time)
+    await store.write(passwords.forget_wrong_passwords)
+    assert await store.write(passwords.remove)
+    assert await store.write(passwords.attempt, safe.clock.time) is None
+    noted = [await store.write(passwords.count_wrong_link, safe.clock.time) for _ in range(passwords.NOTED + 2)]
+    assert noted.count(True) == passwords.NOTED
