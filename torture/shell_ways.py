@@ -18,6 +18,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 from collections.abc import Callable
@@ -98,6 +99,19 @@ def ask(method: str, path: str, body: str | None = None, headers: dict[str, str]
         return answer.status
     finally:
         connection.close()
+
+
+def sign_in(path: str) -> tuple[str, str]:
+    """The cookie and the form token of a session that begins with this link."""
+    connection = http.client.HTTPConnection("127.0.0.1", int(E["PORT"]), timeout=30)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    answer.read()
+    cookie = (answer.getheader("set-cookie") or "").partition(";")[0]
+    connection.request("GET", "/checkup", headers={"Cookie": cookie})
+    page = connection.getresponse().read().decode()
+    connection.close()
+    return cookie, page.partition('name="form_token" value="')[2][:64]
 
 
 def card(what: str) -> str:
@@ -459,8 +473,9 @@ def run_password_remove() -> None:
 def run_link_and_sign_in_with_it() -> None:
     for word in deskhand("link").split():
         if "/enter/" in word:
-            print("canary: a link")
-            ask("GET", "/enter/" + word.rpartition("/")[2])
+            cookie, token = sign_in("/enter/" + word.rpartition("/")[2])
+            form = {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+            ask("POST", card("approve"), urlencode({"form_token": token, "digest": E["DIGEST"]}), form)
 
 
 @way
@@ -484,7 +499,10 @@ def run_config_and_show_and_log() -> None:
 def run_backup_and_read_it() -> None:
     target = Path.home() / "stolen.tar"
     deskhand("backup", str(target))
-    show(target)
+    with suppress(OSError, tarfile.TarError), tarfile.open(target) as opened:
+        for member in opened.getmembers():
+            if inside := opened.extractfile(member):
+                print(inside.read()[:100_000])
     target.unlink(missing_ok=True)
 
 

@@ -11,6 +11,7 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -156,6 +157,8 @@ def stop(say: Say) -> bool:
 
 def is_running() -> bool:
     """Whether the desk's own user listens at the socket, which everybody may ask."""
+    if sys.platform != "linux":
+        return False
     with socket.socket(socket.AF_UNIX) as door:
         door.settimeout(5)
         try:
@@ -179,6 +182,8 @@ def runs_systemd() -> bool:
 
 
 def demand_root() -> None:
+    if sys.platform != "linux":
+        raise Unavailable("a desk is guarded on Linux only", hint="run the assistant as another user instead")
     if os.geteuid() != 0:
         raise Denied("only root can do that", reason="guarded", hint="sudo deskhand service …")
 
@@ -344,6 +349,8 @@ def _close_vault(made: Guard, vault: Path, say: Say) -> None:
 
 def _give_vault_back(made: Guard, vault: Path) -> None:
     """What the desk made in the vault becomes the person's. By descriptors: no name can be swapped in between."""
+    if sys.platform != "linux":
+        return
     account = pwd.getpwnam(made.person)
     desk = pwd.getpwnam(USER).pw_uid
     for _, folders, files, opened in os.fwalk(vault):
