@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -34,6 +35,14 @@ SETS = {
     "notify": ["--no-dev", "--extra", "notify"],
     "dev": ["--all-extras"],
 }
+# What is looked at before a test runs.
+CHECKS = [
+    ["ruff", "format", "--check", "--quiet", "."],
+    ["ruff", "check", "--quiet", "."],
+    ["mypy"],
+    ["mypy", "--platform", "darwin", "src"],
+    ["lint-imports"],
+]
 # The tests that show each line and branch of audit, gate and store. They run measured, which takes them nearly twice
 # as long; the others need not.
 MEASURED = ["tests/gate", "tests/orchestrator", "tests/test_audit.py", "tests/test_faults.py", "tests/test_store.py"]
@@ -174,23 +183,31 @@ def uv_for_now():
 
 
 def test(arguments):
+    # Packages come from far away; meanwhile the machine looks at the code.
+    with ThreadPoolExecutor() as pool:
+        coming = [pool.submit(gather_programs), pool.submit(install_judges)]
+        failed = run_steps(CHECKS)
+    for packages in coming:
+        packages.result()
+    if failed:
+        return failed
+    with folder_in_memory() as environment:
+        return run_steps([["pytest", *arguments]] if arguments else whole_run(), environment)
+
+
+def gather_programs():
     install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish", "setfacl"])
     unpack_servers()
-    install_judges()
-    steps = [
-        ["ruff", "format", "--check", "--quiet", "."],
-        ["ruff", "check", "--quiet", "."],
-        ["mypy"],
-        ["mypy", "--platform", "darwin", "src"],
-        ["lint-imports"],
-        *([["pytest", *arguments]] if arguments else whole_run()),
-    ]
-    with folder_in_memory() as environment:
-        for step in steps:
-            say(" ".join(step))
-            done = subprocess.run([BIN / step[0], *step[1:]], cwd=ROOT, env=os.environ | environment, check=False)
-            if done.returncode:
-                return done.returncode
+
+
+def run_steps(steps, environment=None):
+    """Each in its turn, up to the first that fails: its exit code, else 0."""
+    for step in steps:
+        say(" ".join(step))
+        variables = os.environ | (environment or {})
+        done = subprocess.run([BIN / step[0], *step[1:]], cwd=ROOT, env=variables, check=False)
+        if done.returncode:
+            return done.returncode
     return 0
 
 

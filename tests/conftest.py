@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 from mcp import Client
 
 from deskhand.app import Desk
@@ -29,6 +30,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--scale", type=int, default=1, help="so many times longer: how `run.py torture` runs hostile tests"
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """What hypothesis tries is the same each time; the long runs try something new."""
+    settings.register_profile("suite", derandomize=config.getoption("--scale") == 1)
+    settings.load_profile("suite")
 
 
 @pytest.fixture

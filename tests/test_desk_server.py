@@ -28,8 +28,10 @@ pytestmark = pytest.mark.anyio
 
 TOOLS = {
     *("search_email", "get_email", "move_email", "add_label", "draft_email", "send_email", "reply_email"),
+    *("get_thread", "update_emails"),
     *("list_pending", "propose_decision", "pending_actions", "get_action"),
-    *("read_note", "write_note", "list_notes", "move_note", "search_notes"),
+    *("read_note", "write_note", "list_notes", "move_note", "search_notes", "append_note", "edit_note"),
+    *("get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
     *("list_tasks", "create_task", "update_task", "delete_task", "mark_task_completed"),
     *("get_task", "arrange_task", "change_tasks", "undo_task_change"),
     *("send_to_agent", "receive_from_agents", "set_agent_status", "list_agents"),
@@ -103,7 +105,7 @@ async def test_one_server_has_all_hands(way: str, era: str, furnished: Home, des
 
     assert sorted(each.name for each in tools) == sorted(TOOLS)
     listed = json.dumps([each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in tools])
-    assert len(listed) < 24_000
+    assert len(listed) < 28_500  # a client pays for each of them in every conversation
     assert all(None not in each.annotations.model_dump(exclude={"title"}).values() for each in tools)
     assert len(INSTRUCTIONS.encode()) < 2048
     assert (note["body"], text) == ("A word.\n", "---\nstatus: new\n---\nA word.\n")
@@ -224,6 +226,8 @@ async def test_what_a_client_in_strict_mode_fills_in_changes_no_answer(client: C
         "search_notes": {"query": "x"},
         "get_email": {"message_id": "x"},
         "read_note": {"path": "x.md"},
+        "get_links": {"path": "x.md"},
+        "get_outline": {"path": "x.md"},
         "get_action": {"id": "x"},
         "get_task": {"task_id": 1},
     }
@@ -344,7 +348,8 @@ async def test_a_server_on_stdio_can_be_narrowed(furnished: Home) -> None:
     desk.close()
 
     assert names == {
-        *("read_note", "list_notes", "search_notes", "list_tasks", "create_task", "update_task", "delete_task"),
+        *("read_note", "list_notes", "search_notes", "get_links", "list_tags", "get_outline"),
+        *("list_tasks", "create_task", "update_task", "delete_task"),
         *("mark_task_completed", "get_task", "arrange_task", "change_tasks", "undo_task_change"),
     }
     assert (error["error"], error["details"]["scope"]) == ("permission_denied", "notes:write")
@@ -376,3 +381,69 @@ async def test_what_is_written_is_on_the_record_and_what_is_said_is_not(client: 
     text = "".join(entry.model_dump_json() for entry in found)
     assert "to the end" not in text
     assert "psst" not in text
+
+
+async def fill(desk: Desk, count: int, *, seen: bool = True, name: str = "Offer") -> list[str]:
+    """Mails in the inbox of the local mailbox; their ids, the newest first."""
+    mailbox = desk.mailbox
+    assert isinstance(mailbox, LocalMailbox)
+    mails = [letter(subject=f"{name} {number}", message_id=f"<{name}{number}@x.example>") for number in range(count)]
+    await mailbox.receive([Incoming(raw, seen=seen) for raw in mails])
+    return [mail.id for mail in await mailbox.search(f"subject:{name}", 200)]
+
+
+async def test_a_thread_is_read_as_a_thread(client: Client, desk: Desk) -> None:
+    mailbox = desk.mailbox
+    assert isinstance(mailbox, LocalMailbox)
+    first = letter(subject="Plan", message_id="<1@x.example>", body="x" * 5000, attachment="a.pdf")
+    answer = letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>", body="Yes.")
+    await mailbox.receive([Incoming(first, seen=True), Incoming(answer, seen=True)])
+    (found, _) = await mailbox.search("", 2)
+
+    thread = await ok(client, "get_thread", thread_id=found.thread_id)
+
+    opening, following = thread["mails"]
+    assert (thread["count"], opening["subject"], following["body"].strip()) == (2, "Plan", "Yes.")
+    assert (opening["cut"], len(opening["body"]), opening["attachment_names"]) == (True, 4000, ["a.pdf"])
+    assert "cut" not in following
+    assert (await refused(client, "get_thread", thread_id="t1"))["error"] == "not_found"
+
+
+@requirement("mail:every-day")
+async def test_mails_are_changed_by_list_and_by_query_and_a_dry_run_says_how_many(client: Client, desk: Desk) -> None:
+    ids = await fill(desk, 3)
+
+    dry = await ok(client, "update_emails", do="star", query="subject:offer", dry_run=True)
+    assert (dry["count"], dry["done"], dry["waits"], len(dry["subjects"])) == (3, False, False, 3)
+    assert await desk.mailbox.search("is:starred", 5) == []
+    starred = await ok(client, "update_emails", do="star", query="subject:offer")
+    assert (starred["count"], starred["done"]) == (3, True)
+    assert len(await desk.mailbox.search("is:starred", 5)) == 3
+    assert (await ok(client, "update_emails", do="trash", ids=ids[:2]))["done"]
+    assert [mail.id for mail in await desk.mailbox.search("", 5)] == ids[2:]
+    assert (await ok(client, "update_emails", do="untrash", query="in:trash"))["count"] == 2
+    assert len(await desk.mailbox.search("in:inbox", 5)) == 3
+    assert not (await ok(client, "update_emails", do="read", query="subject:nowhere"))["done"]
+    kinds = [(entry.action_type, entry.result) for _, entry in await desk.store.read(entries)]
+    assert kinds.count(("update_emails", "success")) == 5
+
+
+@requirement("mail:bad-input")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"do": "read"},
+        {"do": "read", "ids": ["m1"], "query": "x"},
+        {"do": "read", "query": "  "},
+        {"do": "label", "query": "x"},
+        {"do": "label", "label": "trash", "query": "x"},
+        {"do": "unlabel", "label": "INBOX", "query": "x"},
+        {"do": "read", "label": "Bills", "query": "x"},
+        {"do": "delete", "query": "x"},
+    ],
+)
+async def test_a_change_that_is_not_clear_is_refused(client: Client, desk: Desk, arguments: dict[str, Any]) -> None:
+    await fill(desk, 1)
+
+    assert (await refused(client, "update_emails", **arguments))["error"] == "parse_error"
+    assert len(await desk.mailbox.search("in:inbox", 5)) == 1

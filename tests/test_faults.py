@@ -17,6 +17,8 @@ import pytest
 from mcp import Client
 
 from deskhand import audit, locks, log
+from deskhand.agents import files as agent_files
+from deskhand.agents.mail import AgentMessage
 from deskhand.app import Desk
 from deskhand.audit import vault_log
 from deskhand.config import load
@@ -217,6 +219,27 @@ def test_who_waits_for_the_database_hears_which_process_writes(home: Home, monke
     store.close()
 
     assert f"held by process {holder.pid} (" in caught.value.message
+
+
+@requirement("faults:locks")
+def test_who_waits_for_a_mailbox_of_agents_hears_which_process_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_files, "LONGEST_WAIT", 0.2)
+    room = agent_files.FilesRoom(str(tmp_path))
+    room.append(AgentMessage("00000001", "a", "b", "Hello", "2026-11-15T06:15:07Z"))
+    box = tmp_path / ".agentmail" / "mailboxes" / "b.jsonl"
+    code = f"import fcntl, os; fcntl.flock(os.open({str(box)!r}, 0), 2); print('held', flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(Unavailable) as caught:
+            room.take("b")
+        holder.kill()
+    taken = room.take("b")
+
+    assert f"held by process {holder.pid} (" in caught.value.message
+    assert taken is not None
 
 
 @requirement("faults:locks")

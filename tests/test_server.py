@@ -346,7 +346,7 @@ async def test_a_lone_surrogate_over_http_is_an_answer(home: Home) -> None:
         "Mcp-Name": "read_note",
     }
     with http_server(home, "obsidian") as address, anyio.fail_after(20):
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             modern = await http.post(address, content=body, headers=headers)
             old = await http.post(address, content=body, headers=headers | {"MCP-Protocol-Version": "2025-06-18"})
 
@@ -360,7 +360,7 @@ async def test_nobody_enters_over_http_without_the_token_or_from_a_foreign_page(
     headers = {"Accept": "application/json, text/event-stream"}
     good = headers | {"Authorization": f"Bearer {TOKEN}"}
     with http_server(home, "obsidian") as address:
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             answers = [
                 await http.post(address, json=body, headers=headers),
                 await http.post(address, json=body, headers=headers | {"Authorization": "Bearer wrong"}),
@@ -378,7 +378,7 @@ async def test_a_token_is_made_at_the_first_start_and_its_place_is_told(home: Ho
     server = http_server(Home(home.vault, environment), "obsidian")
     with server as address:
         file = home.path / "token"
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             headers = {
                 "Authorization": f"Bearer {file.read_text()}",
                 "Accept": "application/json, text/event-stream",

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from deskhand import clock
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
@@ -91,7 +92,10 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file, self._sign_note)
+        return Vault(self.settings.vault, self.index_file, self._sign_note, self._local_now)
+
+    def _local_now(self) -> datetime:
+        return self.now().astimezone(ZoneInfo(self.settings.timezone))
 
     def _sign_note(self, text: str) -> None:
         """Write down that a tool wrote this note, before it lies there: it can never pass for the person's own."""

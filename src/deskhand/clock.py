@@ -1,6 +1,7 @@
 """How time comes in, and how it is written: UTC, as ISO text in records and as milliseconds in rows."""
 
 from datetime import UTC, datetime, time
+from zoneinfo import ZoneInfo
 
 MORNING = time(8)
 """When the person's day begins: what is put off until tomorrow comes back then, whichever door it was put off by."""
@@ -20,3 +21,11 @@ def to_ms(at: datetime) -> int:
 
 def from_ms(at: int) -> datetime:
     return datetime.fromtimestamp(at / 1000, UTC)
+
+
+def local(at: datetime, zone: str) -> datetime:
+    """The time in that zone. A stranger's date at either end of the calendar has none there, and stays as it is."""
+    try:
+        return at.astimezone(ZoneInfo(zone))
+    except OverflowError:
+        return at

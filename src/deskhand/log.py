@@ -39,7 +39,7 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         for key, value in line.items():
-            if isinstance(value, str):
+            if isinstance(value, str) and key != "user_id":  # whom a call is for is what the contract's log names
                 line[key] = mask_addresses(value)
         return json.dumps(line, default=str)
 

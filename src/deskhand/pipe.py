@@ -7,9 +7,10 @@
 Then the bytes of MCP go both ways. A greeting is fields with a NUL behind each, and a line end behind them all.
 """
 
+import _socket  # `socket` takes as long to import as an empty Python takes to start
 import _thread
 import os
-import socket
+import time
 
 from deskhand import __version__, environment
 
@@ -25,6 +26,8 @@ UNAVAILABLE = 7
 """The exit code of a pipe whose desk has ended."""
 _LONGEST_PATH = 100
 _PATIENCE = 10.0
+_TRIES = 500
+_PAUSE = 0.02
 _CHUNK = 1 << 16
 
 
@@ -79,7 +82,7 @@ def _read(arguments: "Sequence[str]") -> "tuple[str, list[str]] | None":
     return server, scopes
 
 
-def _enter(server: str, scopes: "list[str]") -> socket.socket:
+def _enter(server: str, scopes: "list[str]") -> _socket.socket:
     if server == "tasks" and os.path.exists(".env"):
         raise NotJoined("the .env file here may set options")
     door = _connect()
@@ -97,17 +100,27 @@ def _enter(server: str, scopes: "list[str]") -> socket.socket:
     return door
 
 
-def _connect() -> socket.socket:
+def _connect() -> _socket.socket:
     for place in _places():
-        door = socket.socket(socket.AF_UNIX)
+        door = _socket.socket(_socket.AF_UNIX)
         door.settimeout(_PATIENCE)
         try:
-            door.connect(reachable(place))
+            _connect_to(door, reachable(place))
         except OSError:
             door.close()
         else:
             return door
     raise NotJoined(f"no desk runs at {_own_place()}")
+
+
+def _connect_to(door: _socket.socket, place: str) -> None:
+    """Wait in the line where many connect at once: a full line says so instead of letting one wait."""
+    for _ in range(_TRIES):
+        try:
+            return door.connect(place)
+        except BlockingIOError:
+            time.sleep(_PAUSE)
+    raise TimeoutError
 
 
 def _places() -> "list[str]":
@@ -135,7 +148,7 @@ def _own_place() -> str:
     return os.path.join(environment.home(known), SOCKET)
 
 
-def _read_greeting(door: socket.socket) -> bytes:
+def _read_greeting(door: _socket.socket) -> bytes:
     """Byte by byte behind the last NUL: what follows is not ours."""
     read = b""
     while not read.endswith(b"\0\n"):
@@ -154,7 +167,7 @@ def _set_options(names: "list[str]") -> "Iterator[str]":
             yield f"{name}={value}"
 
 
-def _pump(door: socket.socket) -> int:
+def _pump(door: _socket.socket) -> int:
     ended: list[bool] = []
     _thread.start_new_thread(_send_input, (door, ended))
     try:
@@ -169,14 +182,21 @@ def _pump(door: socket.socket) -> int:
     return 0
 
 
-def _send_input(door: socket.socket, ended: "list[bool]") -> None:
+def _send_input(door: _socket.socket, ended: "list[bool]") -> None:
     try:
-        while data := os.read(0, _CHUNK):
+        while data := _read_input():
             door.sendall(data)
         ended.append(True)
-        door.shutdown(socket.SHUT_WR)
+        door.shutdown(_socket.SHUT_WR)
     except OSError:
-        ended.append(True)
+        return  # the desk has gone, and `_pump` says so
+
+
+def _read_input() -> bytes:
+    try:
+        return os.read(0, _CHUNK)
+    except OSError:  # a client that closed it before anything was read
+        return b""
 
 
 def _say(text: str) -> None:

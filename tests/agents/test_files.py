@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -60,15 +61,34 @@ def test_the_lines_are_the_existing_programs_and_reading_changes_five_bytes(room
 
 
 @requirement("agents:bytes")
-def test_a_state_is_written_as_the_existing_program_does(room: FilesRoom, tmp_path: Path) -> None:
+def test_a_state_is_written_as_the_existing_program_and_the_contract_do(room: FilesRoom, tmp_path: Path) -> None:
     room.set_status("b", "work", TIME)
     states = tmp_path / ".agentmail" / "recipients.jsonl"
     written = states.read_text()
     room.set_last_read("b", 1794723308068, TIME)
 
     never = '"notified_at":"0001-01-01T00:00:00Z"'
-    assert written == f'{{"recipient":"b","status":"work","updated_at":"{TIME}",{never}}}\n'
+    contract = '"name":"b","notified":false'
+    assert written == f'{{"recipient":"b","status":"work","updated_at":"{TIME}",{never},{contract}}}\n'
     assert go_reads(states)[0]["last_read_at"] == 1794723308068
+
+
+@requirement("agents:contract")
+def test_no_line_of_the_states_is_empty_however_often_they_change(room: FilesRoom, tmp_path: Path) -> None:
+    states = tmp_path / ".agentmail" / "recipients.jsonl"
+    for number in range(30):
+        name = f"agent {number % 4}"
+        room.set_status(name, "offline" if number % 3 else "ready", TIME)
+        room.set_notified(name, TIME[: 20 + number % 9] + "Z")
+        room.set_last_read(name, 10**number, TIME)
+        if number % 7 == 6:
+            room.remove_states([f"agent {number % 3}"])
+
+        lines = [json.loads(line) for line in states.read_text().splitlines()]
+        assert sorted(line["name"] for line in lines) == sorted(state.name for state in room.states())
+        assert all(line["name"] == line["recipient"] for line in lines)
+        assert states.stat().st_size < 5000
+    assert {state.last_read_at for state in room.states()} <= {10**number for number in range(30)}
 
 
 @requirement("agents:bytes")
@@ -242,7 +262,7 @@ def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp
     with box(tmp_path).open("rb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) as sender:
-            while f"{sender.pid} " not in _waiting_for_locks():
+            while not _has_open(sender.pid, box(tmp_path)):
                 assert sender.poll() is None
             box(tmp_path).unlink()
             fcntl.flock(held, fcntl.LOCK_UN)
@@ -250,8 +270,11 @@ def test_a_mailbox_that_was_unlinked_while_waiting_for_its_lock_is_made_anew(tmp
     assert texts(room) == ["new"]
 
 
-def _waiting_for_locks() -> str:
-    return "".join(line for line in Path("/proc/locks").read_text().splitlines(keepends=True) if "->" in line)
+def _has_open(pid: int, file: Path) -> bool:
+    """Whether the process has opened the file, and so waits for its lock."""
+    with suppress(OSError):
+        return any(Path(link).resolve() == file.resolve() for link in Path(f"/proc/{pid}/fd").iterdir())
+    return False
 
 
 @requirement("agents:durable")

@@ -103,3 +103,25 @@ async def test_a_broken_note_that_a_tool_moves_is_nobodys_word(site: Site, desk:
         move = {"source": "broken.md", "destination": "Notes/broken.md"}
         assert not (await client.call_tool("move_note", move)).is_error
     assert (site.home.vault / "Notes" / "broken.md").exists()
+
+
+@requirement("gate:named")
+async def test_a_draft_that_answers_no_mail_of_this_mailbox_is_named_with_that_reason(site: Site, desk: Desk) -> None:
+    answer = {"to": HELLO["to"], "subject": "Re x", "reply_to_message_id": "18d5nothere"}
+    lines = [f"{name}: {value}" for name, value in answer.items()]
+    (site.home.vault / "Approved").mkdir()
+    (site.home.vault / "Approved" / "mine.md").write_text("\n".join(["---", *lines, "---", "Yes.", ""]))
+    await desk.door.hear_all()
+    (idle,) = await desk.door.find_idle()
+
+    assert idle.path == "Approved/mine.md"
+    assert idle.why == "mail 18d5nothere not found; it is looked at again"
+
+
+@requirement("gate:asks")
+async def test_what_waits_is_shown_though_drafts_is_no_folder(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    (site.home.vault / "Drafts").write_text("no folder")
+
+    (card,), _ = await desk.waiting.cards()
+    assert card.id == request.id

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from zoneinfo import ZoneInfo
 
 from deskhand import audit, unseen
@@ -17,7 +18,9 @@ from deskhand.errors import DeskError
 from deskhand.gate import files, risk
 from deskhand.gate.actions import Mail, describe_difference
 from deskhand.mail import importing, mime, query
-from deskhand.notes import frontmatter, links
+from deskhand.notes import editing, frontmatter, links
+from deskhand.notes.editing import Edit
+from deskhand.notes.outline import read_outline
 from deskhand.orchestrator import triage
 from deskhand.tasks import vtodo
 from deskhand.web import markdown, visible
@@ -276,6 +279,16 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+def _headings(text: str) -> object:
+    outline = read_outline(text)
+    return outline.headings, [*editing.block_ids(outline)]
+
+
+def _edit(text: str) -> object:
+    edits = [{"heading": "a", "do": "insert", "text": "x"}, {"block": "a", "do": "delete"}]
+    return [editing.edit(text + end, [Edit.model_validate(each)]) for each in edits for end in ("\n# a\n\na ^a\n", "")]
+
+
 READERS: dict[str, Callable[[str], object]] = {
     **{f"the header {name}": _field(name) for name in _FIELDS.split()},
     "a mail": _mail,
@@ -298,7 +311,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "what was changed": _difference,
     "frontmatter": _block,
     "a note": frontmatter.parse,
-    "links of a note": links.wikilinks,
+    "links of a note": partial(links.targets, {}),
+    "tags of a note": partial(links.tags, {}),
+    "headings of a note": _headings,
+    "an edit of a note": _edit,
     "Markdown": _markdown,
     "a calendar": _calendar,
     "a line of agent mail": _line,

@@ -1,32 +1,17 @@
 """One running desk for all judges: to start one costs more than most of them take."""
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.home import TOKEN, Home
-from tests.transports import http_server
-
-APP = Path(__file__).with_name("desk_app.py")
+from tests.resident.test_up import start
 
 
-class desk_process(http_server):  # noqa: N801 - used as a function
-    """`desk_app.py` on a free port."""
-
-    def __init__(self, home: Home) -> None:
-        command = [sys.executable, str(APP)]
-        self.process = subprocess.Popen(command, env=home.environment, stderr=subprocess.PIPE, text=True)
-        self.said = []
-
-
-@pytest.fixture(scope="session")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Home:
+def judged_home(place: Path) -> Home:
     """A desk where every part is set up."""
-    place = tmp_path_factory.mktemp("judged")
     (place / "vault").mkdir()
     given = {
         "HOME": str(place),
@@ -45,6 +30,13 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Home:
 
 
 @pytest.fixture(scope="session")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return judged_home(tmp_path_factory.mktemp("judged"))
+
+
+@pytest.fixture(scope="session")
 def address(judged: Home) -> Iterator[str]:
-    with desk_process(judged) as address:
-        yield address
+    """Of the running desk; a server on stdio joins it unless it is told to serve alone."""
+    desk = start(judged.vault.parent, judged.environment, "--port", "0")
+    yield desk.address
+    desk.close()

@@ -51,11 +51,18 @@ def test_the_inspector_finds_no_fault_with_the_tools_of_any_server(
     assert [path for path, main in SERVERS.items() if main not in found[path]] == []
 
 
+def names_on_stdio(name: str, era: str, judged: Home, place: Path, *more: str) -> set[str]:
+    variables = [f"{name}={judged.environment[name]}" for name in ("VAULT_PATH", "DESKHAND_HOME", "DESKHAND_AGENT")]
+    given = [part for variable in variables for part in ("-e", variable)]
+    return names(judged, place, era, sys.executable, "-m", "deskhand", "mcp", name, *more, *given)
+
+
 @requirement("judges:clients")
 @needs(INSPECTOR)
-def test_the_inspector_finds_no_fault_on_stdio(judged: Home, tmp_path: Path) -> None:
-    variables = [f"{name}={judged.environment[name]}" for name in ("VAULT_PATH", "DESKHAND_HOME")]
-    given = [part for variable in variables for part in ("-e", variable)]
-    found = names(judged, tmp_path, "modern", sys.executable, "-m", "deskhand", "mcp", "obsidian", *given)
-
-    assert found == {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+def test_the_inspector_finds_no_fault_on_stdio_alone_or_joined(judged: Home, address: str, tmp_path: Path) -> None:
+    joined = names_on_stdio("obsidian", "modern", judged, tmp_path)
+    contract = {"read_note", "write_note", "list_notes", "move_note", "search_notes"}
+    assert joined == contract | {
+        *("append_note", "edit_note", "get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
+    }
+    assert names_on_stdio("obsidian", "legacy", judged, tmp_path, "--alone") == joined

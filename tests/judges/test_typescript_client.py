@@ -32,25 +32,32 @@ ERRORS = {
 }
 
 
-def reached(name: str, address: str, by_http: set[str]) -> dict[str, Any]:
-    if name in by_http:
+def reached(way: str, name: str, address: str) -> dict[str, Any]:
+    if way == "http":
         return {"url": f"{address}/mcp" if name == "desk" else f"{address}/{name}/mcp", "token": TOKEN}
-    return {"command": sys.executable, "args": ["-m", "deskhand", "mcp", name]}
+    alone = ["--alone"] if way == "alone" else []
+    return {"command": sys.executable, "args": ["-m", "deskhand", "mcp", name, *alone]}
 
 
 @requirement("judges:clients")
 @pytest.mark.parametrize(
-    ("version", "by_http"),
+    ("version", "ways"),
     [
-        pytest.param("v1", {"desk"}, marks=needs(TYPESCRIPT_SDK)),
-        # It starts each server on stdio twice, to find out which era it is of: one is enough to see that.
-        pytest.param("v2", CALLS.keys() - {"obsidian"}, marks=needs(TYPESCRIPT_CLIENT)),
+        pytest.param("v1", {"desk": "http", "obsidian": "alone"}, marks=needs(TYPESCRIPT_SDK)),
+        # It starts each server on stdio twice, to find out which era it is of: one by itself is enough to see that.
+        pytest.param("v2", {"desk": "http", "obsidian": "alone"}, marks=needs(TYPESCRIPT_CLIENT)),
     ],
 )
 def test_the_typescript_client_drives_every_server_without_throwing(
-    version: str, by_http: set[str], judged: Home, address: str
+    version: str, ways: dict[str, str], judged: Home, address: str
 ) -> None:
-    given = {name: reached(name, address, by_http) | {"calls": CALLS[name]} for name in CALLS}
+    """Most of them joined to the running desk."""
+    drive(version, ways, judged, address)
+
+
+def drive(version: str, ways: dict[str, str], judged: Home, address: str) -> None:
+    """Let the client call all servers, each in the way that is named for it, else joined to the desk."""
+    given = {name: reached(ways.get(name, "joined"), name, address) | {"calls": CALLS[name]} for name in CALLS}
     ran = node(SCRIPT, MODULES, version, json.dumps(given), environment=judged.environment)
     assert ran.returncode == 0, ran.stderr
     seen = json.loads(ran.stdout)

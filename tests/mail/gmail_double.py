@@ -166,8 +166,8 @@ class GmailDouble:
         self._challenges[code] = query["code_challenge"]
         return f"{query['redirect_uri']}/?{urlencode({'code': code, 'state': query['state'], 'scope': self.scope})}"
 
-    def serve(self, verb: str, target: str, bearer: str, body: Any) -> dict[str, Any]:
-        """One request of the API, alone or out of a batch."""
+    def serve(self, verb: str, target: str, bearer: str, body: Any) -> dict[str, Any] | None:
+        """One request of the API, alone or out of a batch; some methods answer nothing."""
         url = urlsplit(target)
         method, path = discovery.route(verb, url.path)
         query = parse_qs(url.query, keep_blank_values=True)
@@ -200,12 +200,16 @@ class GmailDouble:
         if self.scope not in method.scopes:
             raise Refused(403, "insufficientPermissions", "Request had insufficient authentication scopes.")
 
-    def _perform(self, method: Method, path: dict[str, str], query: dict[str, list[str]], body: Any) -> dict[str, Any]:
+    def _perform(
+        self, method: Method, path: dict[str, str], query: dict[str, list[str]], body: Any
+    ) -> dict[str, Any] | None:
         handler = HANDLERS.get(method.name)
         if handler is None:
             raise Refused(501, "notImplemented", f"the double does not do {method.name}")
         with self._lock:
             result = handler(self.account, path, query, body or {})
+        if method.response is None:
+            return None
         if problem := discovery.mismatch({"$ref": method.response}, result):
             self._lies.append(f"{method.name}: {problem}")
         fields = query.get("fields")
@@ -213,7 +217,7 @@ class GmailDouble:
 
 
 Query = dict[str, list[str]]
-Handler = Callable[[Account, dict[str, str], Query, dict[str, Any]], dict[str, Any]]
+Handler = Callable[[Account, dict[str, str], Query, dict[str, Any]], dict[str, Any] | None]
 
 
 def _profile(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
@@ -266,6 +270,13 @@ def _messages_modify(account: Account, path: dict[str, str], query: Query, body:
     mail = account.mail(path["id"])
     account.modify(mail, body.get("addLabelIds", []), body.get("removeLabelIds", []))
     return {"id": mail.id, "threadId": mail.thread_id, "labelIds": mail.labels}
+
+
+def _messages_batch_modify(account: Account, path: Any, query: Query, body: Any) -> None:
+    if len(body.get("ids", [])) > 1000:
+        raise Refused(400, "invalidArgument", "Too many ids")
+    for mail in [account.mails[each] for each in body["ids"] if each in account.mails]:
+        account.modify(mail, body.get("addLabelIds", []), body.get("removeLabelIds", []))
 
 
 def _messages_send(account: Account, path: Any, query: Query, body: Any) -> dict[str, Any]:
@@ -331,6 +342,7 @@ HANDLERS: dict[str, Handler] = {
     "messages.list": _messages_list,
     "messages.get": _messages_get,
     "messages.modify": _messages_modify,
+    "messages.batchModify": _messages_batch_modify,
     "messages.send": _messages_send,
     "drafts.create": _drafts_create,
     "drafts.get": _drafts_get,
@@ -387,6 +399,8 @@ class _Handler(BaseHTTPRequestHandler):
         except Refused as refused:
             head = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
             return refused.status, head, json.dumps(refused.body).encode()
+        if result is None:
+            return 204, {}, b""
         return 200, {}, json.dumps(result).encode()
 
     def _batch(self, content: bytes) -> None:

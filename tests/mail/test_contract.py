@@ -7,6 +7,7 @@ import pytest
 
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent
+from deskhand.mail.changes import Deed, Doing, read_change
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
@@ -200,3 +201,62 @@ async def test_mail_to_oneself_arrives(world: World) -> None:
 
     arrived = await only(world, "in:inbox")
     assert (arrived.subject, "UNREAD" in arrived.labels) == ("Note to self", True)
+
+
+EVERY_DAY = requirement("mail:every-day")
+
+
+@EVERY_DAY
+@pytest.mark.parametrize(
+    ("do", "undo", "query"),
+    [("read", "unread", "is:read"), ("star", "unstar", "is:starred"), ("label", "unlabel", "label:Bills")],
+)
+async def test_marks_are_set_and_taken_off_again(world: World, do: Doing, undo: Doing, query: str) -> None:
+    for name in ("One", "Two", "Three"):
+        world.deliver(letter(subject=name, message_id=f"<{name}@x.example>"))
+    ids = [(await only(world, f"subject:{name}")).id for name in ("One", "Two")]
+    before = await world.mailbox.list_mails(ids)
+    label = "Bills" if do == "label" else None
+
+    for _ in range(2):
+        assert await world.mailbox.change([*ids, "gone", ids[0]], read_change(do, label)) == 2
+        assert sorted(await subjects(world, query)) == ["One", "Two"]
+    assert await world.mailbox.change(ids, read_change(undo, label)) == 2
+
+    assert await subjects(world, query) == []
+    assert [set(mail.labels) for mail in await world.mailbox.list_mails(ids)] == [set(mail.labels) for mail in before]
+
+
+@EVERY_DAY
+async def test_trash_keeps_every_mail_and_gives_it_back(world: World) -> None:
+    world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
+    world.deliver(letter(subject="Kept", message_id="<2@x.example>"))
+    sent = outgoing(subject="Mine")
+    mine = (await world.mailbox.send(await world.mailbox.prepare(sent), sent, unwritten)).message_id
+    plan = await only(world, "subject:plan")
+    ids = [plan.id, mine]
+
+    assert await world.mailbox.change(ids, Deed("trash")) == 2
+    assert await subjects(world, "") == ["Kept"]
+    assert sorted(await subjects(world, "in:trash")) == ["Mine", "Plan"]
+    assert (await world.mailbox.get(plan.id)).body.strip() == "How are you?"
+    assert await world.mailbox.change([*ids, (await only(world, "subject:kept")).id], Deed("untrash")) == 2
+
+    assert await subjects(world, "in:trash") == []
+    assert sorted(await subjects(world, "in:inbox")) == ["Kept", "Plan"]
+    assert await subjects(world, "in:sent") == ["Mine"]
+    assert (await only(world, "subject:plan")).id == plan.id
+    assert "UNREAD" in (await only(world, "subject:plan")).labels
+
+
+@EVERY_DAY
+async def test_an_archived_mail_leaves_the_inbox_and_is_found(world: World) -> None:
+    world.deliver(letter(subject="Plan", message_id="<1@x.example>"))
+    plan = await only(world, "")
+
+    assert await world.mailbox.change([plan.id], Deed("archive")) == 1
+
+    assert await subjects(world, "in:inbox") == []
+    assert (await only(world, "subject:plan")).id == plan.id
+    with pytest.raises(NotFound):
+        await world.mailbox.list_mails([plan.id, "gone"])

@@ -610,7 +610,7 @@ class Terminal:
             if url is not None:
                 with urllib.request.urlopen(alter(url)) as page:
                     assert page.status == 200
-            said, complained = login.communicate(timeout=30)
+            said, complained = login.communicate(timeout=60)
         return login.returncode, said, complained
 
 

@@ -22,9 +22,9 @@ def gmail() -> Iterator[GmailDouble]:
 @pytest.fixture
 def http(gmail: GmailDouble) -> Iterator[httpx2.Client]:
     form = {"grant_type": "refresh_token", "refresh_token": "refresh-1"}
-    token = httpx2.post(f"{gmail.origin}/token", data=form | CLIENT).json()["access_token"]
+    token = httpx2.post(f"{gmail.origin}/token", data=form | CLIENT, timeout=60).json()["access_token"]
     with httpx2.Client(
-        base_url=f"{gmail.origin}/gmail/v1/users/me/", headers={"Authorization": f"Bearer {token}"}
+        base_url=f"{gmail.origin}/gmail/v1/users/me/", headers={"Authorization": f"Bearer {token}"}, timeout=60
     ) as client:
         yield client
 
@@ -84,7 +84,7 @@ def test_what_google_refuses_the_double_refuses(
 
 @requirement("gmail:honest-double")
 def test_nobody_enters_without_a_token_nor_beyond_its_scope(gmail: GmailDouble, http: httpx2.Client) -> None:
-    assert httpx2.get(f"{gmail.origin}/gmail/v1/users/me/profile").status_code == 401
+    assert httpx2.get(f"{gmail.origin}/gmail/v1/users/me/profile", timeout=60).status_code == 401
 
     gmail.scope = "https://www.googleapis.com/auth/gmail.send"
     assert http.get("messages").status_code == 403

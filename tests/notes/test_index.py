@@ -479,6 +479,40 @@ def test_what_was_touched_is_seen_at_the_next_question(vault: Path, fresh_index:
     assert [hit.path for hit in fresh_index.list("", None, 5, None).notes] == ["renamed/first.md"]
 
 
+@requirement("index:quiet")
+def test_a_small_vault_is_scanned_again_after_a_change_and_only_then(vault: Path, open_index: Open) -> None:
+    write(vault, "kept/first.md", "first")
+    # Later than the files, so that none of them is looked at again for its youth.
+    index = open_index(now=lambda: time.time() + 60, background=False, scan_budget=60)
+
+    def changes() -> Iterator[tuple[str, ...]]:
+        write(vault, "new.md", "needle")
+        yield ("new.md",)
+        with (vault / "kept/first.md").open("a") as note:
+            note.write(" needle")
+        yield "kept/first.md", "new.md"
+        write(vault, "deep/er/one.md", "needle")
+        yield "deep/er/one.md", "kept/first.md", "new.md"
+        (vault / "deep").rename(vault / "moved")
+        yield "kept/first.md", "moved/er/one.md", "new.md"
+        write(vault, "moved/er/one.md", "changed")
+        yield "kept/first.md", "new.md"
+        (vault / "new.md").unlink()
+        (vault / "kept").rename(vault / ".kept")
+        yield ()
+        (vault / "kept").symlink_to(vault / ".kept")
+        yield ()
+        write(vault, "moved/er/deeper/two.md", "needle")
+        yield ("moved/er/deeper/two.md",)
+
+    for paths in changes():
+        assert sorted(searched(index, "needle")) == [*paths]
+        last = index._upkeep._last
+        assert sorted(searched(index, "needle")) == [*paths]
+        if last and last.queued:
+            assert index._upkeep._last is last
+
+
 def test_only_an_answer_that_relied_on_the_watch_says_how_old_its_scan_is(vault: Path, open_index: Open) -> None:
     write(vault, "a.md", "a")
     assert open_index().search("a", 5, None).as_of is None

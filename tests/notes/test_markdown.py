@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from deskhand.gate.actions import SendEmail
-from deskhand.notes.markdown import escape
+from deskhand.notes.markdown import escape, escape_sentence
 from deskhand.orchestrator import status
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
@@ -43,3 +43,15 @@ async def test_a_request_note_and_the_dashboard_hold_no_stranger_s_markdown(offi
         assert not re.search(r"(?<!\\)[%<{\[]", text)
         assert escape(address) in text
     assert escape(TRICKS) in page
+
+
+@requirement("notes:escaped")
+@given(st.text(alphabet=st.sampled_from("ab `*_[]()<>|%$~=#!{}^&\\\n\t:/.-+1\u200b"), max_size=40))
+def test_commands_in_the_desk_s_own_sentences_stay_code_and_nothing_else_does(text: str) -> None:
+    said = f"{text} run `deskhand approve a1` or {text}"
+    (line,) = MarkdownIt("commonmark").enable(["strikethrough", "table"]).parseInline(f"x{escape_sentence(said)}x")
+    codes = [token.content for token in line.children or () if token.type == "code_inline"]
+
+    assert {token.type for token in line.children or ()} <= {"text", "text_special", "code_inline"}
+    assert "deskhand approve a1" in codes
+    assert all(re.fullmatch(r"[\w -]+", code) for code in codes)

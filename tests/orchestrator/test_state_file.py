@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.mail.letters import letter
 from tests.orchestrator.office import Office
 from tests.requirements import requirement
 
@@ -63,3 +64,12 @@ def test_an_empty_file_is_simply_filled(office: Office, state: Path) -> None:
     state.touch()
     office.passes()
     assert [file.name for file in state.parent.glob("orchestrator_state*")] == [state.name]
+
+
+@requirement("orchestrator:state-file")
+def test_when_the_last_mail_came_stays_however_often_nothing_came_since(office: Office, state: Path) -> None:
+    office.receive(letter())
+    office.passes()
+    came = read(state)["last_mail"]
+    office.passes(2)
+    assert read(state)["last_mail"] == came

@@ -1,5 +1,7 @@
 """Each arrow of seed 000's state machine, on real files, through `deskhand orchestrate --once`."""
 
+from datetime import timedelta
+
 import pytest
 
 from deskhand import clock
@@ -185,6 +187,18 @@ def test_a_server_that_cannot_be_started_leaves_the_draft_in_approved_with_the_r
     assert trouble["error"].startswith("mcp_unavailable:")
     (log,) = (office.vault / "Logs").glob("orchestrator_*.jsonl")
     assert '"event": "mcp_unavailable"' in log.read_text()
+
+    # The second try comes as far as the gate, and is one try all the same.
+    days = (clock.utc_now() + timedelta(days=days) for days in (0, 1))
+    blocked = [office.vault / "Logs" / f"gmail_mcp_{day:%Y-%m-%d}.jsonl" for day in days]
+    for file in blocked:
+        file.mkdir()
+    office.once()
+    marked = office.properties(draft)
+    assert (marked["last_error"].partition(":")[0], marked["attempts"]) == ("send_failed", 2)
+    assert office.status()["errors"][0]["attempts"] == 2
+    for file in blocked:
+        file.rmdir()
 
     office.once()
     assert len(office.mails("in:sent")) == 1

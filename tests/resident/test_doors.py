@@ -45,7 +45,7 @@ class Place:
 
     def http(self, token: str | None = None, **headers: str) -> httpx2.AsyncClient:
         shown = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx2.AsyncClient(base_url=self.address, headers=shown | headers)
+        return httpx2.AsyncClient(base_url=self.address, headers=shown | headers, timeout=60)
 
     async def record(self) -> list[Entry]:
         return [entry for _, entry in await self.desk.store.read(entries)]
@@ -129,7 +129,8 @@ async def test_a_token_lists_and_calls_what_its_scopes_open_and_the_rest_is_on_t
 
     assert listed == {
         *("search_email", "get_email", "list_pending", "pending_actions", "get_action"),
-        *("read_note", "write_note", "list_notes", "move_note", "search_notes"),
+        *("read_note", "write_note", "list_notes", "move_note", "search_notes", "append_note", "edit_note"),
+        *("get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
     }
     assert [error["details"]["scope"] for error in errors] == ["mail:write", "tasks:read", "agents:write"]
     assert {error["error"] for error in errors} == {"permission_denied"}
@@ -172,7 +173,7 @@ async def test_a_token_without_a_scope_for_a_server_does_not_enter_it(era: str, 
         ("/gmail/mcp", "/email/mcp", "/tasks/mcp", "/agentmail/mcp"), 403
     )
     assert "mail:read" in answers["/gmail/mcp"].text
-    assert listed == {"read_note", "list_notes", "search_notes"}
+    assert listed == {"read_note", "list_notes", "search_notes", "get_links", "list_tags", "get_outline"}
     assert error["details"]["scope"] == "notes:write"
 
 

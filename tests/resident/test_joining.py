@@ -1,5 +1,6 @@
 """`deskhand mcp NAME` beside a running desk: a pipe to it, and a server of its own wherever that would differ."""
 
+import json
 import os
 import signal
 import socket
@@ -7,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,26 @@ from tests.resident.test_up import Running, start
 
 pytestmark = pytest.mark.anyio
 
+INITIALIZE: dict[str, object] = {
+    "method": "initialize",
+    "id": "first",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}},
+}
 JOINED = "joined the running desk\n"
-LIGHT = ("asyncio", "json", "argparse", "pydantic", "mcp", "anyio", "sqlite3", "typing", "deskhand.cli", "deskhand.app")
+LIGHT = (
+    "asyncio",
+    "socket",
+    "enum",
+    "json",
+    "argparse",
+    "pydantic",
+    "mcp",
+    "anyio",
+    "sqlite3",
+    "typing",
+    "deskhand.cli",
+    "deskhand.app",
+)
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +102,30 @@ async def test_a_call_through_the_pipe_is_a_call_of_the_running_desk(
     assert '"obsidian_mcp"' in line
 
 
+@requirement("joining:ends")
+@pytest.mark.parametrize("more", [(), ("--alone",)], ids=["joined", "alone"])
+def test_what_was_asked_is_answered_although_the_client_sends_no_more(
+    desk: Running, environment: dict[str, str], tmp_path: Path, more: tuple[str, ...]
+) -> None:
+    titles = [f"milk {number} {more}" for number in range(8)]
+    calls = [{"name": "create_task", "arguments": {"title": title}} for title in titles]
+    asked: list[dict[str, object]] = [INITIALIZE]
+    asked += [{"method": "tools/call", "id": number, "params": call} for number, call in enumerate(calls)]
+    done = subprocess.run(
+        [sys.executable, "-m", "deskhand", "mcp", "tasks", *more],
+        env=environment,
+        cwd=tmp_path,
+        input="".join(f"{json.dumps({'jsonrpc': '2.0'} | each)}\n" for each in asked),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    made = [each["result"]["structuredContent"]["title"] for each in answers if "structuredContent" in each["result"]]
+    assert sorted(made) == titles
+
+
 @requirement("joining:serves")
 async def test_each_caller_has_its_own_scope_and_its_own_place_among_the_agents(
     desk: Running, environment: dict[str, str], tmp_path: Path
@@ -133,6 +176,24 @@ def test_a_desk_of_another_version_is_not_joined(environment: dict[str, str], tm
         done = run_pipe(environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}, tmp_path, "obsidian")
     line = f"serving by itself: the running desk has version 99.0, this is {__version__}"
     assert done.stderr.splitlines()[0] == line
+
+
+@requirement("joining:ends")
+def test_a_client_that_is_still_sending_sees_that_the_desk_has_ended(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    given = environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}
+    with listening(tmp_path / "desk.sock", pipe.pack("deskhand", __version__) + pipe.pack("joined")):
+        command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+        with subprocess.Popen(
+            command, env=given, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as joined:
+            assert joined.stdin is not None
+            with suppress(BrokenPipeError):
+                joined.stdin.write("x" * 5_000_000)
+                joined.stdin.flush()
+            assert joined.wait(timeout=60) == pipe.UNAVAILABLE
+            assert joined.stderr.read() == f"{JOINED}the desk has ended\n"
 
 
 @contextmanager
@@ -231,7 +292,7 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
         assert joined.stderr is not None
         assert joined.stderr.readline() == JOINED
         assert desk.ends(signal.SIGTERM)[0] == 0
-        assert joined.wait(timeout=10) == pipe.UNAVAILABLE
+        assert joined.wait(timeout=60) == pipe.UNAVAILABLE
         assert joined.stderr.read() == "the desk has ended\n"
     assert not (tmp_path / "home" / "desk.sock").exists()
     assert "serving by itself: no desk runs at" in run_pipe(own, tmp_path, "obsidian").stderr

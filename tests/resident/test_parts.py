@@ -28,7 +28,7 @@ def is_down(up: Running, *parts: str) -> Callable[[], bool]:
     """Whether /health names these parts, and no other."""
 
     def ask() -> bool:
-        answer = httpx2.get(f"{up.address}/health")
+        answer = httpx2.get(f"{up.address}/health", timeout=60)
         down = answer.json().get("down", [])
         expected = (503, "degraded") if down else (200, "ok")
         assert (answer.status_code, answer.json()["status"]) == expected
@@ -87,7 +87,7 @@ async def test_mail_goes_on_after_its_box_broke_and_the_vault_was_away(home: Hom
         down = {"orchestrator", "watcher", "notes", "approvals", "dashboard"} | servers
         await until(is_down(up, *down))
         assert status(home).keys() == down
-        assert httpx2.post(f"{up.address}/obsidian/mcp").status_code == 503
+        assert httpx2.post(f"{up.address}/obsidian/mcp", timeout=60).status_code == 503
         (home.path / "mail.db").unlink()
         away.rename(home.vault)
         await until(is_down(up))
@@ -112,5 +112,5 @@ async def _receive(home: Home) -> None:
 
 
 async def _page(up: Running) -> str:
-    async with httpx2.AsyncClient(base_url=up.address, follow_redirects=True) as http:
+    async with httpx2.AsyncClient(base_url=up.address, follow_redirects=True, timeout=60) as http:
         return (await http.get(up.told["link"])).text

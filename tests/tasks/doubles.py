@@ -72,7 +72,7 @@ async def backend_at(
     if isinstance(app, str):
         http = httpx2.AsyncClient(base_url=app)
     else:
-        http = httpx2.AsyncClient(base_url="http://backend", transport=httpx2.ASGITransport(app=app))
+        http = httpx2.AsyncClient(base_url="http://backend", transport=httpx2.ASGITransport(app=app), timeout=60)
     token = home.environment["SERVICE_AUTH_TOKEN"]
     desk.__dict__["tasks"] = TasksClient(http, token, timeout=patience, retries=2, pause=pause or Pauses())
     try:

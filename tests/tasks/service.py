@@ -51,14 +51,14 @@ class Service:
     async def client(self, user: str | None, *, token: str = TOKEN, era: str = "2026-07-28") -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {token}"} | ({"X-User-ID": user} if user is not None else {})
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=30) as http,
+            httpx2.AsyncClient(headers=headers, timeout=60) as http,
             Client(streamable_http_client(self.mcp, http_client=http), mode=era) as client,
         ):
             yield client
 
     def http(self, user: str | None, *, token: str = TOKEN) -> httpx2.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} | ({"X-User-ID": user} if user is not None else {})
-        return httpx2.AsyncClient(base_url=self.rest, headers=headers, timeout=30)
+        return httpx2.AsyncClient(base_url=self.rest, headers=headers, timeout=60)
 
 
 async def ok(client: Client, name: str, /, meta: Any = None, **arguments: Any) -> dict[str, Any]:

@@ -168,7 +168,11 @@ def test_the_next_time_is_the_one_that_a_foreign_judge_names(rule: str, day: int
 def judged(rule: str, start: datetime, after: datetime) -> datetime | None:
     """The next time by python-dateutil, which walks the wall time of the start's own zone."""
     parsed = recurrence.parse(rule)
-    foreign = rrulestr(rule, dtstart=start.replace(fold=0))
+    begin = start.replace(fold=0)
+    if parsed.freq == "WEEKLY" and parsed.places:
+        # It counts places from the first day on; a week has them from its own beginning.
+        begin -= timedelta((begin.weekday() - parsed.week_start) % 7)
+    foreign = rrulestr(rule, dtstart=begin)
     series = list(foreign) if parsed.count else foreign.between(start, after + timedelta(4400), inc=True)
     # The first task of a series counts, whether or not the rule would name its day.
     series = (series if start in series else [start, *series])[: parsed.count]

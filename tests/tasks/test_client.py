@@ -232,12 +232,15 @@ async def test_a_timeout_and_a_backend_that_is_not_there_begin_with_the_contract
         gone = await refused(client, "create_task", title="x")
     async with backend_at(home, Recorder(200, []), user="a\u200bb") as client:
         nobody = await refused(client, "create_task", title="x")
+    async with backend_at(home, Recorder(200, []), user="a" * 256) as client:
+        too_long = await refused(client, "create_task", title="x")
 
     assert late["message"].startswith("Request timed out")
     # Nobody was there, so there is no doubt about it.
     assert gone["message"] == "Unable to connect to backend service"
     assert nobody["message"].startswith("Service authentication failed")
     assert "Missing user context in MCP request" in nobody["message"]
+    assert too_long["message"].endswith("the id that it names must have 1 to 255 printable characters")
 
 
 @requirement("tasks:retry")

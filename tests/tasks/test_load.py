@@ -117,12 +117,12 @@ async def test_a_restart_of_postgresql_gives_clear_errors_then_recovers_and_noth
     ):
         await asyncio.gather(restart(), *(caller(mcp, number) for number in range(8)))
         async with httpx2.AsyncClient(
-            base_url=rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}
+            base_url=rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": "ann"}, timeout=60
         ) as http:
             titles: list[str] = []
             cursor: dict[str, Any] = {}
             while True:
-                page = (await http.get("/tasks", params={"limit": 200} | cursor, timeout=30)).json()
+                page = (await http.get("/tasks", params={"limit": 200} | cursor, timeout=60)).json()
                 titles += [task["title"] for task in page["tasks"]]
                 if page["next_cursor"] is None:
                     break

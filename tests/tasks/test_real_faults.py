@@ -111,7 +111,7 @@ async def test_3_no_user_is_nobody(service: Service, header: str | None) -> None
 
 @requirement("tasks:identity")
 async def test_4_the_mcp_port_is_on_loopback_and_wants_a_token(service: Service) -> None:
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         headers = {"Accept": "application/json, text/event-stream", "X-User-ID": "ann"}
         answers = [
@@ -206,7 +206,7 @@ async def test_9_hostile_values_are_refused_and_never_a_500(service: Service, re
         "deep": await rest.post("/tasks", content=b"[" * 100_000, headers=json_type),
         "cursor": await rest.get("/tasks", params={"cursor": "WyItY3JlYXRlZF9hdCIsICJcdWQ4MDAiLCAxXQ=="}),
     }
-    async with httpx2.AsyncClient(base_url=service.rest) as http:
+    async with httpx2.AsyncClient(base_url=service.rest, timeout=60) as http:
         odd = {b"Authorization": b"Bearer \xc3\xa4\xff"}
         answers["non-ASCII token"] = await http.get("/tasks", headers=odd)
         answers["non-ASCII token with user"] = await http.get("/tasks", headers=odd | {b"X-User-ID": b"ann"})

@@ -67,7 +67,7 @@ async def test_a_users_own_token_is_that_user_until_it_is_revoked(service: Servi
     ],
 )
 async def test_who_does_not_prove_both_is_nobody(service: Service, headers: dict[str, str]) -> None:
-    async with httpx2.AsyncClient(base_url=service.rest, headers=headers) as http:
+    async with httpx2.AsyncClient(base_url=service.rest, headers=headers, timeout=60) as http:
         answers = [await http.get("/tasks"), await http.post("/tasks", content=b"{no json")]
 
     assert answers[0].status_code == 401
@@ -242,7 +242,7 @@ async def test_health_and_metrics_need_no_user_and_tell_nothing_of_one(
     service: Service, rest: httpx2.AsyncClient, user: str
 ) -> None:
     await rest.get("/tasks/12345")
-    async with httpx2.AsyncClient(base_url=service.rest) as http:
+    async with httpx2.AsyncClient(base_url=service.rest, timeout=60) as http:
         health, closed = await http.get("/health"), [await http.get("/metrics"), await http.get("/openapi.json")]
         metrics = await http.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
 
@@ -262,7 +262,7 @@ async def test_the_document_is_one_that_programs_can_be_made_of(service: Service
     try:
         app = Starlette(routes=open_doors(desk).routes)
         transport = httpx2.ASGITransport(app=app)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as up:
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1", timeout=60) as up:
             closed = await up.get("/api/openapi.json")
             there = await up.get("/api/openapi.json", headers={"Authorization": f"Bearer {TOKEN}"})
     finally:

@@ -42,7 +42,7 @@ class Doors:
             base_url=service.rest, headers={"Authorization": f"Bearer {TOKEN}", "X-User-ID": user}, timeout=30
         )
         headers = {"Authorization": f"Bearer {TOKEN}", "X-User-ID": user}
-        self.http = portal.wrap_async_context_manager(httpx2.AsyncClient(headers=headers, timeout=30))
+        self.http = portal.wrap_async_context_manager(httpx2.AsyncClient(headers=headers, timeout=60))
         client = Client(streamable_http_client(service.mcp, http_client=self.http.__enter__()), mode="2026-07-28")
         self.mcp = portal.wrap_async_context_manager(client)
         self.client = self.mcp.__enter__()

@@ -259,6 +259,11 @@ async def test_null_clears_what_a_task_need_not_have_and_what_is_absent_stays(ta
     # Both are optional: null says that they were not given.
     same = await ok(tasks, "update_task", task_id=made["id"], title=None, priority=None, description="d")
     assert (same["title"], same["priority"], same["description"]) == ("t", "High", "d")
+    # Strict mode and some clients fill in null for all that was left out; nobody meant to clear anything.
+    filled = await ok(
+        tasks, "update_task", task_id=made["id"], title="u", priority=None, description=None, due_date=None
+    )
+    assert (filled["title"], filled["description"]) == ("u", "d")
     error = await refused(tasks, "update_task", task_id=made["id"], title=None, priority=None)
     assert error["error_type"] == "validation_error"
     assert (await refused(tasks, "update_task", task_id=made["id"]))["error_type"] == "validation_error"

@@ -225,8 +225,8 @@ def test_for_any_tasks_export_then_import_gives_the_same(service: Service, scale
     def holds(wanted: list[tuple[dict[str, Any], bool, bool]]) -> None:
         headers = [{"Authorization": f"Bearer {TOKEN}", "X-User-ID": service.new_user()} for _ in range(2)]
         with (
-            httpx2.Client(base_url=service.rest, headers=headers[0], timeout=30) as mine,
-            httpx2.Client(base_url=service.rest, headers=headers[1], timeout=30) as theirs,
+            httpx2.Client(base_url=service.rest, headers=headers[0], timeout=60) as mine,
+            httpx2.Client(base_url=service.rest, headers=headers[1], timeout=60) as theirs,
         ):
             parent: int | None = None
             for task, done, part in wanted:

@@ -18,7 +18,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import BODY_LIMIT, Mail, SendEmail
+from deskhand.gate.actions import BODY_LIMIT, ListedMail, Mail, SendEmail, UpdateEmails
 from deskhand.gate.waiting import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
@@ -281,7 +281,7 @@ async def test_no_get_no_other_id_and_no_stranger_answers_a_card(desk: Desk, per
         await person.sends(f"/approvals/{name}/approve", at="/") for name in ("nobody", "draft-0", "..%2f..", "%00")
     ]
     without = await person.http.post(f"/approvals/{card.id}/approve", data={"digest": card.digest})
-    async with httpx2.AsyncClient(base_url=person.http.base_url) as stranger:
+    async with httpx2.AsyncClient(base_url=person.http.base_url, timeout=60) as stranger:
         outside = [await stranger.get(path) for path in ("/", f"/approvals/{card.id}", "/events", "/waiting")]
         forged = await stranger.post(f"/approvals/{card.id}/approve", data={"digest": card.digest})
 
@@ -478,3 +478,28 @@ async def test_the_page_names_the_notes_that_nobody_can_triage(office: Office, d
     assert "1 note in Needs_Action/ cannot be triaged" in page
     assert "&lt;b&gt;odd.md" in page
     assert "it has no message_id" in page
+
+
+@requirement("mail:bulk-waits")
+async def test_a_change_of_mails_is_answered_on_the_page_and_edited_by_nobody(
+    person: Person, desk: Desk, clock: Clock
+) -> None:
+    mailbox = desk.mailbox
+    assert isinstance(mailbox, LocalMailbox)
+    await mailbox.receive([Incoming(letter(subject="<b>Offer</b>"), seen=False)])
+    (mail,) = await mailbox.search("", 1)
+    listed = ListedMail(id=mail.id, sender=mail.sender, subject=mail.subject, unread=True)
+    await desk.gate.propose(UpdateEmails(do="trash", mails=(listed,)), "desk_mcp")
+    ((card,), _) = await desk.waiting.cards()
+
+    page = (await person.reads(f"/approvals/{card.id}")).text
+    assert "trash: 1 mail, 1 unread" in page
+    assert "&lt;b&gt;Offer&lt;/b&gt;" in page
+    assert "Edit and approve" not in page
+    edit = {"digest": card.digest, "to": "me@example.com", "subject": "trash: nothing", "body": "x"}
+    assert (await person.sends(f"/approvals/{card.id}/edit", edit)).status_code >= 400
+    assert (await person.sends(f"/approvals/{card.id}/approve", {"digest": card.digest})).status_code < 400
+    clock.pass_by(minutes=1)
+    assert await desk.gate.release_due() == [card.id]
+
+    assert [each.id for each in await mailbox.search("in:trash", 5)] == [mail.id]

@@ -95,7 +95,7 @@ async def recorded(desk: Desk) -> list[tuple[str, str, str]]:
 async def test_a_link_from_the_terminal_lets_one_browser_in_once(desk: Desk, address: str, clock: Clock) -> None:
     link = await sessions.link(desk, address)
     old = await sessions.link(desk, address)
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         looked = await http.head(link)
         ahead = await http.get(link, headers={"Sec-Purpose": "prefetch;prerender"})
         first = await http.get(link)
@@ -124,7 +124,7 @@ async def test_a_link_from_the_terminal_lets_one_browser_in_once(desk: Desk, add
 
 @requirement("entry:recorded")
 async def test_wrong_links_do_not_fill_the_record(desk: Desk, address: str) -> None:
-    async with httpx2.AsyncClient(base_url=address) as http:
+    async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
         for number in range(passwords.NOTED + 5):
             assert (await http.get(f"/enter/{number}")).status_code == 401
     assert len(await recorded(desk)) == passwords.NOTED
@@ -191,7 +191,7 @@ async def test_a_form_that_is_too_large_is_refused(desk: Desk, address: str) -> 
         torn = await person.http.post("/leave", content=b"--x\r\n", headers={"Content-Type": "multipart/form-data"})
         assert [each.status_code for each in (huge, many, file, streamed, torn)] == [413, 400, 400, 413, 400]
         assert await is_in(person.http)
-    async with httpx2.AsyncClient(base_url=address) as stranger:
+    async with httpx2.AsyncClient(base_url=address, timeout=60) as stranger:
         assert (await stranger.post("/enter", data={"password": "x" * SIGN_IN_BYTES})).status_code == 413
 
 
@@ -215,7 +215,7 @@ async def test_a_session_ends_by_itself_by_signing_out_and_from_the_terminal(
         pressed = await busy.http.post("/leave", headers={"HX-Request": "true"})
         assert (quietly.status_code, pressed.status_code) == (405, 401)
         assert pressed.headers["HX-Redirect"] == "/enter"
-    async with signed_in(desk, address) as person, httpx2.AsyncClient(base_url=address) as thief:
+    async with signed_in(desk, address) as person, httpx2.AsyncClient(base_url=address, timeout=60) as thief:
         thief.cookies.update(person.http.cookies)
         assert await is_in(thief)
         answer = await person.http.post("/leave", data={"form_token": await form_token(person, desk)})
@@ -232,7 +232,7 @@ async def test_a_session_ends_by_itself_by_signing_out_and_from_the_terminal(
 @requirement("entry:sessions")
 async def test_nobody_else_can_choose_the_key_of_a_session(desk: Desk, address: str) -> None:
     name = f"deskhand-{httpx2.URL(address).port}"
-    async with httpx2.AsyncClient(base_url=address) as http:
+    async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
         http.cookies.set(name, "chosen-by-another", domain="127.0.0.1")
         assert not await is_in(http)
         await http.get(await sessions.link(desk, address))
@@ -240,7 +240,7 @@ async def test_nobody_else_can_choose_the_key_of_a_session(desk: Desk, address: 
         await http.get(await sessions.link(desk, address))
         second = http.cookies[name]
     assert len({"chosen-by-another", first, second}) == 3
-    async with httpx2.AsyncClient(base_url=address, cookies={name: first}) as http:
+    async with httpx2.AsyncClient(base_url=address, cookies={name: first}, timeout=60) as http:
         assert not await is_in(http)
     kept = await desk.store.read(lambda tx: str(tx.all("SELECT * FROM sessions")))
     assert second not in kept
@@ -251,7 +251,7 @@ async def test_nobody_else_can_choose_the_key_of_a_session(desk: Desk, address: 
 async def test_a_password_can_be_added_and_guessing_it_ends_soon(
     desk: Desk, address: str, clock: Clock, home: Home
 ) -> None:
-    async with httpx2.AsyncClient(base_url=address) as http:
+    async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
 
         async def tries(password: str, **headers: str) -> int:
             return (await http.post("/enter", data={"password": password}, headers=headers)).status_code
@@ -320,7 +320,7 @@ async def test_a_new_password_ends_what_the_old_one_opened(desk: Desk, address: 
     kept = await desk.store.read(lambda tx: tx.one("SELECT hash FROM page_password"))
     assert kept is not None
     assert PASSWORD not in kept[0]
-    async with httpx2.AsyncClient(base_url=address) as http:
+    async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
         await http.post("/enter", data={"password": PASSWORD})
         assert await is_in(http)
         await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password("another password")))
@@ -330,7 +330,7 @@ async def test_a_new_password_ends_what_the_old_one_opened(desk: Desk, address: 
 
 @requirement("entry:headers")
 async def test_every_answer_carries_the_headers_of_the_page(desk: Desk, address: str) -> None:
-    async with signed_in(desk, address) as person, httpx2.AsyncClient(base_url=address) as http:
+    async with signed_in(desk, address) as person, httpx2.AsyncClient(base_url=address, timeout=60) as http:
         asked = [
             await http.get("/enter"),
             await http.post("/leave"),

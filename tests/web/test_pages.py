@@ -274,6 +274,31 @@ async def test_links_between_notes_lead_to_the_notes_they_mean(world: World) -> 
 
 
 @requirement("page:tasks")
+async def test_a_task_is_added_in_one_line_repeats_in_words_and_the_filter_stays(world: World) -> None:
+    person, here = world.person, "label=phone&state=open"
+    line = {"title": "Call sawmill fri 17:00 #phone !high every week", "filtered": here}
+    added = await person.sends("/tasks/add", line, "/tasks")
+    page = (await person.reads("/tasks?label=phone")).text
+    (key,) = re.findall(r'href="/tasks/(\d+)"', page)
+    task = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
+    form = {"version": str(task["version"]), "repeats": "every 2 weeks on fri"}
+    await person.sends(f"/tasks/{key}/edit", form, "/tasks")
+    after = await world.desk.tasks.call("ann", "GET", f"/tasks/{key}")
+    moved = await person.sends(f"/tasks/{key}/move", {"to": "complete", "filtered": f"{here}&next=//evil"}, "/tasks")
+    refused = await person.sends("/tasks/add", {"title": "Call next monday"}, "/tasks")
+
+    assert added.headers["location"] == f"/tasks?{here}&done=added"
+    assert (task["title"], task["priority"], task["recurrence"]) == ("Call sawmill", "High", "FREQ=WEEKLY")
+    assert "every week" in page
+    assert after["recurrence"] == "FREQ=WEEKLY;INTERVAL=2;BYDAY=FR"
+    assert moved.headers["location"] == f"/tasks?{here}&done=complete"
+    assert "Couldn&#39;t read the due date" in refused.text
+    assert "next monday" in refused.text
+    for each in re.findall(r'href="/tasks/(\d+)"', (await person.reads("/tasks?label=phone&state=all")).text):
+        await world.desk.tasks.call("ann", "DELETE", f"/tasks/{each}")
+
+
+@requirement("page:tasks")
 async def test_tasks_are_added_found_changed_and_moved(world: World) -> None:
     person = world.person
     added = await person.sends(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from deskhand.folder_bell import FolderBell
 
 _CHUNK = 1 << 20
+LONGEST_WAIT = 30.0
 _SET_FLAG = re.compile(rb'"read_flag"\s*:\s*(true )')
 """A flag that was set in place, with the blank that remained of `false`."""
 
@@ -134,7 +135,7 @@ class FilesRoom(StateSetters):
         with suppress(FileNotFoundError), self._lock(self._states) as fd:
             for name, slot in self._slots(fd).items():
                 if name in names:
-                    _blank(fd, slot.line)
+                    _erase_state(fd, slot.line)
             _trim(fd)
         for name in names:
             with suppress(FileNotFoundError):
@@ -181,7 +182,7 @@ class FilesRoom(StateSetters):
                 _make_folder(os.path.dirname(path))
                 continue
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX)
+                _wait_for_lock(fd)
                 if _is_at(fd, path):
                     yield fd
                     return
@@ -258,7 +259,7 @@ class FilesRoom(StateSetters):
                 self._put_aside(fd, line, "recipients")
                 continue
             if entry.name in slots:  # a kill came between writing the new line and blanking the old one
-                _blank(fd, slots[entry.name].line)
+                _erase_state(fd, slots[entry.name].line)
             slots[entry.name] = _Slot(entry, fields, _complete(fd, line))
         return slots
 
@@ -273,7 +274,7 @@ class FilesRoom(StateSetters):
                 os.pwrite(fd, new[:-1] + b" " * room + b"\n", slot.line.start)
             else:
                 _append(fd, new)
-                _blank(fd, slot.line)
+                _erase_state(fd, slot.line)
 
 
 def open_files(root: str | None) -> FilesRoom:
@@ -282,6 +283,15 @@ def open_files(root: str | None) -> FilesRoom:
             "not in a git repository: not in a git repository", hint="run it inside the repository you work in"
         )
     return FilesRoom(root)
+
+
+def _wait_for_lock(fd: int) -> None:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        from deskhand.locks import wait_for_lock  # seldom, and most commands are over before it is loaded
+
+        wait_for_lock(fd, "this file of the agents' mail", LONGEST_WAIT)
 
 
 class _Slot(NamedTuple):
@@ -339,6 +349,14 @@ def _blank(fd: int, line: MailboxLine) -> None:
     """Overwrite the line with line ends, which every reader of these files skips."""
     for start in range(0, len(line.raw), _CHUNK):
         _write(fd, b"\n" * min(_CHUNK, len(line.raw) - start), line.start + start)
+
+
+def _erase_state(fd: int, line: MailboxLine) -> None:
+    """Take a short line out without an empty one: the next line begins with its room, for when that one grows."""
+    if line.end < os.fstat(fd).st_size:
+        _write(fd, b" " * len(line.raw), line.start)
+    else:
+        _blank(fd, line)
 
 
 def _trim(fd: int) -> None:

@@ -11,8 +11,6 @@ FLAG = re.compile(rb'"read_flag"\s*:\s*(true|false)')
 _TORN_FLAG = re.compile(rb'"read_flag":(?:talse|trlse|truse|truee)')
 _ID = re.compile(rb'"id":"([^"\\]*)"')
 # Go escapes these in JSON because a browser might read it as HTML or JavaScript.
-_PROGRAMS = frozenset({"recipient", "status", "updated_at", "notified_at", "last_read_at"})
-"""The fields of a state's line as the program AgentMail writes them."""
 _SOMETIME = "1970-01-01T00:00:00Z"
 """When an agent was notified of whom a line says only that it was."""
 _GO_ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u2029"})
@@ -105,18 +103,20 @@ def state_of(fields: dict[str, Any]) -> AgentState | None:
 
 
 def state_fields(state: AgentState, before: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a state's line, with what the line had before in the description's spelling or from others."""
-    described = {"name": state.name, "notified": state.notified_at != NEVER}
-    kept = {key: described.get(key, value) for key, value in before.items() if key not in _PROGRAMS}
+    """The fields of a state's line in both spellings, with what others had added to it."""
     fields: dict[str, Any] = {
         "recipient": state.name,
         "status": state.status,
         "updated_at": state.updated_at,
         "notified_at": state.notified_at,
+        "last_read_at": state.last_read_at,
+        "name": state.name,
+        "notified": state.notified_at != NEVER,
     }
-    if state.last_read_at:
-        fields["last_read_at"] = state.last_read_at
-    return fields | kept
+    added = {key: value for key, value in before.items() if key not in fields}
+    if not state.last_read_at:
+        del fields["last_read_at"]
+    return fields | added
 
 
 def replace_halves(text: str) -> str:

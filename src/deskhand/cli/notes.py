@@ -4,10 +4,12 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, end_progress, flag, group, one_line, opened_desk, show_progress
+from deskhand.cli.command import at_desk, command, end_progress, flag, group, one_line, opened_desk, show_progress, tell
 
 if TYPE_CHECKING:
+    from deskhand.app import Desk
     from deskhand.notes.index import NoteList
+    from deskhand.notes.vault import EditedNote
 
 
 def add_to(commands: Any) -> None:
@@ -21,6 +23,11 @@ def add_to(commands: Any) -> None:
     listing.add_argument("directory", nargs="?", default="", help="folder (default: the whole vault)")
     listing.add_argument("--filter", help="frontmatter filter field:value")
     listing.add_argument("--limit", type=int, default=200, help="at most so many (default 200)")
+    append = command(notes, "append", _append, "add text at the end of a note", json=True)
+    append.add_argument("path", help="vault-relative path of the note")
+    append.add_argument("text", help="the text; - reads it from standard input")
+    append.add_argument("--heading", help="under this heading; 'A > B' for a B below an A")
+    flag(append, "--create", "make the note or the heading where it is missing")
 
 
 def _index(options: argparse.Namespace) -> None:
@@ -44,6 +51,21 @@ def _search(options: argparse.Namespace) -> None:
 def _list(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
         _show(desk.vault.list_notes(options.directory, options.filter, options.limit, None), options)
+
+
+def _append(options: argparse.Namespace) -> None:
+    text = options.text
+    if text == "-":
+        text = sys.stdin.read()
+
+    async def append(desk: "Desk") -> "EditedNote":
+        await desk.settle_record()
+        added = desk.vault.append(options.path, text, options.heading, create=options.create)
+        await desk.record("person", "append_note", added.path, {"path": added.path}, None, 0)
+        return added
+
+    added = at_desk(append)
+    tell(options, added.model_dump(), f"added to {one_line(added.path)}, line {', '.join(added.lines)}")
 
 
 def _show(found: "NoteList", options: argparse.Namespace) -> None:

@@ -87,4 +87,4 @@ def _status(options: argparse.Namespace) -> None:
     if options.json:
         print(found.model_copy(update={"down": down}).model_dump_json())
     else:
-        print(status.page(found, utc_now(), one_line).partition("---\n\n")[2])
+        print(status.page(found, utc_now(), one_line, one_line).partition("---\n\n")[2])

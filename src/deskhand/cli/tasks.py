@@ -1,26 +1,44 @@
-"""`deskhand tasks` and `tasks-api`: tasks to and from a file, and their backend."""
+"""`deskhand tasks` and `tasks-api`: the person's list, tasks to and from a file, and their backend."""
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, group, opened_desk, tell
+from deskhand.cli.command import at_desk, command, flag, group, one_line, opened_desk, tell
+from deskhand.clock import local
 from deskhand.errors import BadConfig, InvalidInput
 from deskhand.files import write_atomically
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+    from deskhand.tasks.models import Task
 
 PORT = 8000
+ACTOR = "tasks_cli"
+KNOWN = "a day (fri, +3d, 30 nov), a time (17:00)"
+RULES = "a rule (every week)"
 
 
 def add_to(commands: Any) -> None:
     api = command(commands, "tasks-api", _api, "serve the tasks backend (REST) on 127.0.0.1")
     api.add_argument("--port", type=int, default=PORT, help=f"port (default {PORT}); 0 takes a free one")
 
-    tasks = group(commands, "tasks", "the user's tasks as an iCalendar file (VTODO)")
+    tasks = group(commands, "tasks", "the user's tasks: list, add, done, and as an iCalendar file (VTODO)")
+    listed = command(tasks, "list", _list, "show what is to be done, by when", json=True)
+    flag(listed, "--done", "what is done already")
+    flag(listed, "--all", "both")
+    listed.add_argument("--label", help="only with this label")
+    listed.add_argument("--project", help="only of this project")
+    listed.add_argument("--search", metavar="TEXT", help="only with this text")
+    added = command(tasks, "add", _add, "add a task in one line: Call sawmill fri 17:00 #phone !high", json=True)
+    added.add_argument("text", nargs="+", metavar="TEXT", help=f"title, #label, !priority, @project, {KNOWN}, {RULES}")
+    completed = command(tasks, "done", _complete, "say that a task is done", json=True)
+    completed.add_argument("id", type=int, metavar="ID", help="its number in the list")
+    command(tasks, "undo", _undo, "take the last change back", json=True)
     export = command(tasks, "export", _export, "write all of the user's tasks as an iCalendar file")
     export.add_argument("file", nargs="?", default="-", help="where to (default: -, the standard output)")
     taken = command(tasks, "import", _import, "take the tasks of an iCalendar file that are not here yet", json=True)
@@ -36,6 +54,81 @@ def _api(options: argparse.Namespace) -> None:
     with opened_desk(env_file=True) as desk:
         log.configure(desk.settings.log_level)
         anyio.run(serve_http, desk.tasks_api(desk.token()), options.port, "/tasks")
+
+
+def _list(options: argparse.Namespace) -> None:
+    query = {"limit": "200", "sort": "due_date"}
+    if not options.all:
+        query["completed"] = str(options.done).lower()
+    asked = {"label": options.label, "project": options.project, "q": options.search}
+    query |= {name: value for name, value in asked.items() if value}
+
+    async def look(desk: "Desk") -> tuple[Any, str]:
+        from deskhand.tasks.models import TaskPage
+
+        found = await desk.tasks.page(_user(desk), query, actor=ACTOR)
+        page = TaskPage.model_validate(found)
+        return found, "\n".join(_lines(page.tasks, page.total, desk.now(), desk.settings.timezone))
+
+    found, text = at_desk(look, env_file=True)
+    tell(options, found, text)
+
+
+def _lines(tasks: "Sequence[Task]", total: int, now: datetime, zone: str) -> Iterator[str]:
+    from deskhand.tasks.agenda import group_tasks
+
+    if not tasks:
+        yield "No task here."
+    for name, members in group_tasks(tasks, now, zone):
+        yield name
+        yield from (f"  {_line(task, zone)}" for task in members)
+    if total > len(tasks):
+        yield f"… and {total - len(tasks):,} more: --label, --project or --search show fewer"
+
+
+def _line(task: "Task", zone: str) -> str:
+    """One task: its number, its title, and what else it says."""
+    from deskhand.tasks.oneline import describe_rule
+
+    parts = [f"{task.id:>4}  {task.title}"]
+    if task.due_date:
+        parts.append(f"{local(datetime.fromisoformat(task.due_date), zone):%a %d %b %Y %H:%M}")
+    if task.recurrence:
+        parts.append(describe_rule(task.recurrence))
+    if task.priority != "Medium":
+        parts.append(f"!{task.priority.lower()}")
+    if task.project:
+        parts.append(f"@{task.project}")
+    parts += [f"#{label}" for label in task.labels]
+    return one_line("  ".join(parts))
+
+
+def _add(options: argparse.Namespace) -> None:
+    import uuid
+    from zoneinfo import ZoneInfo
+
+    async def add(desk: "Desk") -> tuple[Any, str]:
+        from deskhand.tasks.models import Task
+        from deskhand.tasks.oneline import read_line
+
+        line = read_line(" ".join(options.text), desk.now(), ZoneInfo(desk.settings.timezone))
+        # One key for one call: a repeated request must not make a second task.
+        key = str(uuid.uuid4())
+        made = await desk.tasks.call(_user(desk), "POST", "/tasks", body=line.body(), key=key, actor=ACTOR)
+        return made, f"added: {_line(Task.model_validate(made), desk.settings.timezone).strip()}"
+
+    tell(options, *at_desk(add, env_file=True))
+
+
+def _complete(options: argparse.Namespace) -> None:
+    change = partial(_call, method="PATCH", path=f"/tasks/{options.id}", body={"completed": True})
+    done = at_desk(change, env_file=True)
+    tell(options, done, f"done: {one_line(str(done['title']))}; `deskhand tasks undo` takes it back")
+
+
+def _undo(options: argparse.Namespace) -> None:
+    undone = at_desk(partial(_call, method="POST", path="/tasks/undo"), env_file=True)
+    tell(options, undone, "the last change was taken back")
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -70,10 +163,14 @@ def _read(file: str) -> bytes:
         raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint="name an .ics file, or -") from error
 
 
-async def _call(desk: "Desk", method: str, path: str, body: bytes | None = None) -> Any:
+async def _call(desk: "Desk", method: str, path: str, body: bytes | dict[str, Any] | None = None) -> Any:
+    return await desk.tasks.call(_user(desk), method, path, body=body, actor=ACTOR)
+
+
+def _user(desk: "Desk") -> str:
     if desk.settings.user is None:
         raise BadConfig("nobody says whose tasks these are", hint="`deskhand init --user NAME --yes`; any name will do")
-    return await desk.tasks.call(desk.settings.user, method, path, body=body, actor="tasks_cli")
+    return desk.settings.user
 
 
 def _write(file: Path, content: bytes) -> None:

@@ -14,7 +14,7 @@ from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import later, ledger
-from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, compose
+from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
@@ -66,7 +66,7 @@ class Gate:
         try:
             action, answered = await complete(proposal, self._mailbox())
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
-            await asyncio.to_thread(compose, action, "check", call.started)
+            await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
             request = await self._find_asked(action)
             if request and request.state in ("approved", "sending", "unknown"):

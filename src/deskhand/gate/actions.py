@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, TypeAdapter, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, TypeAdapter, ValidationInfo
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import recipient
+from deskhand.mail.changes import Doing
 
 SUBJECT_LIMIT = 998
 BODY_LIMIT = 2_000_000
@@ -87,7 +88,27 @@ class ReplyEmail(BaseModel):
     as_text: bool = False
 
 
-Proposal = SendEmail | ReplyEmail
+class ListedMail(BaseModel):
+    """A mail that is to be changed, as the person sees it in the list."""
+
+    model_config = ConfigDict(frozen=True)
+
+    id: str
+    sender: str
+    subject: str
+    unread: bool
+
+
+class UpdateEmails(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["update_emails"] = "update_emails"
+    do: Doing
+    label: str = ""
+    mails: tuple[ListedMail, ...]
+
+
+Proposal = SendEmail | ReplyEmail | UpdateEmails
 
 
 class Mail(BaseModel):
@@ -123,11 +144,67 @@ class Mail(BaseModel):
         return Mail.model_validate(self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))})
 
 
-Action = Mail
+class MailChange(BaseModel):
+    """What would be done with exactly these mails. It has the face of a mail to oneself, and nobody edits it."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: Literal["update_emails"] = "update_emails"
+    account: str
+    do: Doing
+    label: str = ""
+    mails: tuple[ListedMail, ...]
+
+    thread_id: ClassVar[None] = None
+    reply_to_message_id: ClassVar[None] = None
+    in_reply_to: ClassVar[None] = None
+    as_text: ClassVar[bool] = True
+
+    @cached_property
+    def digest(self) -> str:
+        fields = self.model_dump(mode="json")
+        return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def target(self) -> str:
+        return self.account
+
+    @property
+    def to(self) -> str:
+        return self.account
+
+    @property
+    def subject(self) -> str:
+        name = f" {self.label}" if self.label else ""
+        mails = "1 mail" if len(self.mails) == 1 else f"{len(self.mails)} mails"
+        return f"{self.do}{name}: {mails}, {self.unread} unread"
+
+    @property
+    def body(self) -> str:
+        lines = [f"{number}. {_line_of(mail)}" for number, mail in enumerate(self.mails, 1)]
+        return "\n".join([f"{self.subject}.", "", *lines]) + "\n"
+
+    @property
+    def unread(self) -> int:
+        return sum(mail.unread for mail in self.mails)
+
+    def edit(self, changes: Mapping[str, str]) -> "MailChange":
+        """Another list would be another request; the same words change nothing."""
+        if any(getattr(self, key) != value for key, value in changes.items()):
+            raise InvalidInput("a list of mails is not edited", hint="say no to it, and how you want it done")
+        return self
+
+
+def _line_of(mail: ListedMail) -> str:
+    seen = "unread, " if mail.unread else ""
+    return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
+
+
+Action = Annotated[Mail | MailChange, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
-A second kind (a call of another server's tool) joins it here, gets its hand in `delivery.hand_for` and its face in
-`waiting.card_of`; a request, an answer and a claim know an action by its digest, its target and `edit` alone.
+Another kind (a call of another server's tool) joins it here, gets its hand in `delivery.hand_for` and its risk in
+`risk.assess_text` and `waiting`; a request, an answer and a claim know an action by its digest, its target and `edit`.
 """
 _ACTION: TypeAdapter[Action] = TypeAdapter(Action)
 
@@ -165,14 +242,16 @@ def _count_same(old: list[str], new: list[str]) -> int:
     return next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
 
 
-def _lines(mail: Mail) -> list[str]:
+def _lines(mail: Action) -> list[str]:
     return [f"To: {mail.to}", f"Subject: {mail.subject}", "", *mail.body.splitlines()]
 
 
-async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Mail, FullMessage | None]:
-    """The mail that is meant, and the one that it answers. Who gets a reply is read from that one."""
+async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
+    """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
     account = await mailbox.address()
     match proposal:
+        case UpdateEmails(do=do, label=label, mails=mails):
+            return MailChange(account=account, do=do, label=label, mails=mails), None
         case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=None):
             as_text = proposal.as_text and mime.is_html(body)
             return Mail(kind="send_email", account=account, to=to, subject=subject, body=body, as_text=as_text), None
@@ -201,6 +280,12 @@ def in_thread(mail: Mail, original: FullMessage) -> Mail:
         "references": references,
     }
     return mail.model_copy(update=place)
+
+
+def demand_sendable(action: Action, now: datetime) -> None:
+    """Refuse what could not be sent as it reads."""
+    if isinstance(action, Mail):
+        compose(action, "check", now)
 
 
 def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:

@@ -14,7 +14,7 @@ from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
 from deskhand.gate import passwords
-from deskhand.gate.actions import Action, compose, describe_difference
+from deskhand.gate.actions import Action, demand_sendable, describe_difference
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
 from deskhand.gate.record import GateCall
@@ -241,7 +241,7 @@ class Answers:
         if action == request.action and request.fault is None:
             return
         now = self._now()
-        await asyncio.to_thread(compose, action, "check", now)
+        await asyncio.to_thread(demand_sendable, action, now)
         revision = request.revision + 1
         changes: dict[str, Any] = {
             "revision": revision,

@@ -31,7 +31,7 @@ from deskhand.errors import (
     UnderWay,
 )
 from deskhand.gate import ledger, proofs, sends
-from deskhand.gate.actions import Mail, compose
+from deskhand.gate.actions import Mail, MailChange, compose
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.later import backoff
@@ -41,6 +41,7 @@ from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Request, file_name
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.mail.changes import Deed
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
@@ -86,11 +87,36 @@ class MailHand:
         return await self._mailbox.check(token, self._mail)
 
 
-async def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> MailHand:
+class ChangeHand:
+    """How mails are changed. It may be done twice, so that nobody has to know whether it was done."""
+
+    def __init__(self, mailbox: Mailbox, action: MailChange) -> None:
+        self._mailbox = mailbox
+        self._action = action
+
+    async def prepare(self) -> str:
+        return self._action.digest
+
+    async def send(self, token: str, keep: Keep) -> Sent:
+        await keep(token)
+        ids = [mail.id for mail in self._action.mails]
+        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
+        return Sent("", "")
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        return NotSent(token)
+
+
+Hand = MailHand | ChangeHand
+
+
+async def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> Hand:
     match request.action:
         case Mail() as mail:
             date = request.frozen or request.created
             return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date))
+        case MailChange() as change:
+            return ChangeHand(mailbox(), change)
 
 
 class Delivery:
@@ -135,7 +161,7 @@ class Delivery:
 
         def work(tx: Transaction) -> Request | Wait | Conflict:
             sends.take_turns(tx)
-            if isinstance(verdict := sends.allow(tx, now=self._now(), limits=self._limits), Wait):
+            if isinstance(verdict := sends.allow(tx, request.action, now=self._now(), limits=self._limits), Wait):
                 return verdict
             withdrawn.extend(ledger.withdraw(tx, request.asked))
             used = sends.use_approval(tx, request, found, self._now())
@@ -162,7 +188,7 @@ class Delivery:
     def _claim(self, tx: Transaction, request: Request) -> Request | Wait | Conflict:
         now = self._now()
         sends.take_turns(tx)
-        if isinstance(verdict := sends.allow(tx, now=now, limits=self._limits), Wait):
+        if isinstance(verdict := sends.allow(tx, request.action, now=now, limits=self._limits), Wait):
             return verdict
         if not self._door.policy.releases(tx, request):
             raise Denied(f"nobody approved exactly this text of {request.id}", reason="no_approval")
@@ -211,7 +237,7 @@ class Delivery:
         await self._follow(request)
         return done
 
-    async def _send(self, request: Request, hand: MailHand, call: GateCall) -> _Sending:
+    async def _send(self, request: Request, hand: Hand, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
         found = await self._prepare_or_check(request, hand, call)
         for _ in range(_TRIES):
@@ -222,7 +248,7 @@ class Delivery:
             return _Refused(SendFailed("the provider did not take the mail"))
         return found
 
-    async def _prepare_or_check(self, request: Request, hand: MailHand, call: GateCall) -> _Sending | NotSent:
+    async def _prepare_or_check(self, request: Request, hand: Hand, call: GateCall) -> _Sending | NotSent:
         """A token to send by; for a mail that somebody began to send before, first what became of it."""
         if request.token is not None:
             found = await self._check(request.token, hand)
@@ -245,7 +271,7 @@ class Delivery:
         except (OSError, DeskError) as error:
             raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
 
-    async def _send_once(self, request: Request, token: str, hand: MailHand) -> _Sending | NotSent:
+    async def _send_once(self, request: Request, token: str, hand: Hand) -> _Sending | NotSent:
         """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
         if request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
             return _Unseen(_under_way())
@@ -266,7 +292,7 @@ class Delivery:
                 return await self._check(kept[-1], hand)
             return _Refused(_explain(error))
 
-    async def _check(self, token: str, hand: MailHand) -> Sent | NotSent | Unclear | _Unseen:
+    async def _check(self, token: str, hand: Hand) -> Sent | NotSent | Unclear | _Unseen:
         try:
             with anyio.fail_after(self._step):
                 return await hand.check(token)

@@ -49,15 +49,20 @@ class DraftReader(Follower):
         """Of Drafts/, when it was looked at last."""
         self._foreign: set[tuple[str, int, int]] = set()
         """Files that are nobody's request, so that none is read twice."""
+        self._unopened: dict[str, str] = {}
+        """Why a draft that the person wrote is no request yet, by its path."""
         self._named: frozenset[IdleFile] = frozenset()
         """Files that release nothing, as the log has them."""
 
     async def notice_drafts(self) -> None:
         """A draft that the person put into Drafts/ becomes a request."""
-        stamp = await asyncio.to_thread(self.folders.stamp, "Drafts")
-        if stamp != self._stamp:
-            self._stamp = stamp
-            await self.find_touched("Drafts")
+        try:
+            stamp = await asyncio.to_thread(self.folders.stamp, "Drafts")
+            if stamp != self._stamp:
+                self._stamp = stamp
+                await self.find_touched("Drafts")
+        except (DeskError, OSError) as error:  # what else waits is shown all the same; doctor names the folder
+            log.warning("not_heard", extra={"folder": "Drafts", "why": str(error)})
 
     async def read_action(self, found: RequestFile, request: Request | None) -> Action:
         letter = files.read_draft(found)
@@ -112,6 +117,7 @@ class DraftReader(Follower):
         except DeskError as error:
             # Not yet a mail, or the one that it answers cannot be read now: it is looked at again, and stops no other.
             log.info("no_draft", extra={"file": found.path, "why": error.message})
+            self._unopened[found.path] = error.message
             return None
         now = self._now()
         request = Request(
@@ -158,7 +164,9 @@ class DraftReader(Follower):
         except (DeskError, OSError) as error:
             return [IdleFile("Approved", f"it cannot be read now: {error}")]
         now = self._now()
-        idle = others + await self._store.read(lambda tx: find_idle(tx, found, now, sealed=self._sealed))
+        idle = others + await self._store.read(
+            lambda tx: find_idle(tx, found, now, self._unopened, sealed=self._sealed)
+        )
         for each in idle:
             if each not in self._named:
                 log.warning("releases_nothing", extra={"file": each.path, "why": each.why})

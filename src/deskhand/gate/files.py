@@ -14,18 +14,20 @@ from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.gate.actions import Action, SendEmail
+from deskhand.gate.actions import Action, MailChange, SendEmail
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
 from deskhand.mail.addresses import recipient
 from deskhand.notes import frontmatter
-from deskhand.notes.markdown import escape
+from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
 _TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
+"""What a mail is called in a file that the person writes by hand; nothing else is released by one."""
+_CHANGE = "email_change"
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
 _MEANT = ("type", "action_type", "to", "subject", "created", "thread_id", "action_id", "digest", "expires", "revision")
 """What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
@@ -93,7 +95,7 @@ def fenced(text: str) -> str:
 def _properties(request: Request) -> dict[str, Any]:
     action = request.action
     found: dict[str, Any] = {
-        "type": _TYPES[action.kind],
+        "type": _TYPES.get(action.kind, _CHANGE),
         "status": "pending_approval",
         "action_type": action.kind,
         "to": action.to,
@@ -112,21 +114,39 @@ def _properties(request: Request) -> dict[str, Any]:
 
 def _page(request: Request, how: str) -> str:
     action = request.action
-    verb = "Reply to" if action.kind == "reply_email" else "Send to"
     parts = [
-        f"# {verb} {escape(action.to)}?",
-        f"It would leave from {escape(action.account)}, exactly as it stands here.\n{how}",
+        f"# {_question(action)}?",
+        f"{_about(action)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
-        "## Risk assessment\n\n" + "\n".join(f"- {escape(line)}" for line in assess_text(action)),
-        f"## Rollback plan\n\n{_BACK}",
+        "## Risk assessment\n\n" + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
+        f"## Rollback plan\n\n{_way_back(action)}",
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
     if request.note:
-        parts.insert(2, f"## Please look first\n\n{escape(request.note)}")
+        parts.insert(2, f"## Please look first\n\n{escape_sentence(request.note)}")
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")
     return "\n" + "\n\n".join(parts) + "\n"
+
+
+def _question(action: Action) -> str:
+    if isinstance(action, MailChange):
+        return f"Change mails: {escape(action.subject)}"
+    verb = "Reply to" if action.kind == "reply_email" else "Send to"
+    return f"{verb} {escape(action.to)}"
+
+
+def _about(action: Action) -> str:
+    if isinstance(action, MailChange):
+        return f"It would be done in the mailbox of {escape(action.account)}, with exactly the mails that stand here."
+    return f"It would leave from {escape(action.account)}, exactly as it stands here."
+
+
+def _way_back(action: Action) -> str:
+    if isinstance(action, MailChange):
+        return "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
+    return _BACK
 
 
 def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
@@ -229,7 +249,7 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given):
+    if is_sealed(given) or isinstance(action, MailChange):
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (

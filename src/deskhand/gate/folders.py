@@ -84,7 +84,7 @@ class Folders:
     def rewrite(self, found: RequestFile, text: str) -> None:
         """Only where the file still says what was found."""
         with self._open(found.folder) as folder, disk.locked(folder):
-            disk.replace(folder, found.name, text.encode(), disk.etag(found.text.encode()))
+            disk.replace(folder, found.name, text.encode(), found.text.encode())
 
     def overwrite(self, found: RequestFile, text: str) -> None:
         with self._open(found.folder) as folder, disk.locked(folder):

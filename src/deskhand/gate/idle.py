@@ -1,5 +1,6 @@
 """Files in Approved/ that release nothing, each with its reason: nobody should wait for a mail that will not leave."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,12 +19,17 @@ class IdleFile:
     why: str
 
 
-def find(tx: Transaction, found: list[RequestFile], now: datetime, *, sealed: bool) -> list[IdleFile]:
-    reasons = [(each, _explain(tx, each, now, sealed=sealed)) for each in found]
+def find(
+    tx: Transaction, found: list[RequestFile], now: datetime, unopened: Mapping[str, str], *, sealed: bool
+) -> list[IdleFile]:
+    """`unopened`: why a draft could not be made a request."""
+    reasons = [(each, _explain(tx, each, now, unopened, sealed=sealed)) for each in found]
     return [IdleFile(each.path, why) for each, why in reasons if why]
 
 
-def _explain(tx: Transaction, found: RequestFile, now: datetime, *, sealed: bool) -> str | None:
+def _explain(
+    tx: Transaction, found: RequestFile, now: datetime, unopened: Mapping[str, str], *, sealed: bool
+) -> str | None:
     """Why the file releases nothing; None where it does, or will when its mail is asked for."""
     given = found.properties
     named = given.get("draft_id") or given.get("action_id")
@@ -33,7 +39,7 @@ def _explain(tx: Transaction, found: RequestFile, now: datetime, *, sealed: bool
     if files.is_sealed(given):
         return "no request of this desk has its id"
     if files.is_draft(found):
-        return _explain_draft(tx, found)
+        return _explain_draft(tx, found, unopened.get(found.path, "the mail that it answers is not read yet"))
     if files.is_approval(given):
         return _explain_approval(tx, found, now, sealed=sealed)
     return _explain_note(found)
@@ -56,14 +62,14 @@ def _explain_request(request: Request, found: RequestFile) -> str | None:
             return f"its request is {ended}"
 
 
-def _explain_draft(tx: Transaction, found: RequestFile) -> str:
+def _explain_draft(tx: Transaction, found: RequestFile, why: str) -> str:
     if authorship.is_a_tools(tx, found.properties, found.body):
         return _NOT_THE_PERSONS
     try:
         files.read_draft(found)
     except InvalidInput as error:
         return error.message
-    return "the mail that it answers cannot be read now; it is looked at again"
+    return f"{why}; it is looked at again"
 
 
 def _explain_approval(tx: Transaction, found: RequestFile, now: datetime, *, sealed: bool) -> str | None:

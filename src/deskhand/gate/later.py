@@ -36,7 +36,7 @@ async def postpone(store: Store, request: Request, outcome: Departure, now: date
 
 
 async def fail(store: Store, request: Request, error: DeskError, now: datetime) -> datetime:
-    """A try that did not even reach the gate: it is approved still, and tried again at that time."""
+    """A try that failed: the request as it was before is approved still, and tried again at that time."""
     wait = backoff(request.attempts)
     after = error.details.get("retry_after_seconds")
     if isinstance(after, int):

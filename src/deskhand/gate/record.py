@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from deskhand import audit
-from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail
+from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
 from deskhand.gate.requests import Request
 
 
@@ -41,6 +41,9 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
             parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
+        case UpdateEmails():
+            target = f"{len(proposal.mails)} mails"
+            parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)

@@ -10,7 +10,7 @@ from typing import Literal
 import idna
 
 from deskhand import unseen
-from deskhand.gate.actions import Mail
+from deskhand.gate.actions import Action, MailChange
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
 
@@ -21,6 +21,8 @@ LONG = 20_000
 LOOKED_AT = 200_000
 """Characters of a text that are looked at: each open page looks at every card once a second."""
 MOST_LINKS = 300
+MANY = 50
+"""More mails than these are changed only where the person says yes."""
 _UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
 
 _DELICATE = re.compile(
@@ -253,11 +255,26 @@ def _one_apart(one: str, other: str) -> bool:
     return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
 
 
-def assess_text(mail: Mail) -> list[str]:
+def assess_change(change: MailChange) -> Risk:
+    """What is odd about a change of many mails: the trash holds what nobody has read."""
+    reasons: list[tuple[Level, str]] = []
+    if change.do == "trash" and change.unread:
+        reasons.append(("high", f"{change.unread} mails that nobody has read go into the trash."))
+    if len(change.mails) > MANY:
+        reasons.append(("medium", f"It concerns {len(change.mails)} mails at once."))
+    if not reasons:
+        return Risk("low", ())
+    return Risk(reasons[0][0], tuple(text for _, text in reasons))
+
+
+def assess_text(mail: Action) -> list[str]:
     """What the text and the address alone say, for the request's file; the first line names the level.
 
     The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
     """
+    if isinstance(mail, MailChange):
+        risk = assess_change(mail)
+        return [f"Level: {risk.level}. Nothing is deleted, and all of it can be undone.", *risk.reasons]
     facts = Facts(mail.account, mail.to, mail.subject, mail.body, known=True, as_text=mail.as_text)
     found = assess(facts)
     level = found.level

@@ -12,13 +12,14 @@ from typing import Literal
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import ledger, recipients
+from deskhand.gate.actions import MailChange
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
-from deskhand.gate.risk import Facts, Risk, assess
+from deskhand.gate.risk import Facts, Risk, assess, assess_change
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "draft"]
+Kind = Literal["send_email", "reply_email", "update_emails", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
 _FURTHEST = 18
@@ -222,6 +223,8 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
 
 def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
     mail = request.action
+    if isinstance(mail, MailChange):
+        return assess_change(mail)
     facts = Facts(
         as_text=mail.as_text,
         account=mail.account,

@@ -4,10 +4,13 @@ Sending is three steps, so that it can never happen twice: `prepare` gives a tok
 last moment in which certainly nothing has left, and `check` tells what became of a send whose answer was lost.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from deskhand.mail.changes import Deed
 
 BodyFrom = Literal["plain", "html", "none"]
 Keep = Callable[[str], Awaitable[None]]
@@ -127,6 +130,12 @@ class Mailbox(Protocol):
         """Add the label (made where it is missing), remove INBOX."""
 
     async def add_label(self, message_id: str, label: str) -> None: ...
+
+    async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
+        """These mails, in this order; NotFound where one is not there."""
+
+    async def change(self, ids: Sequence[str], change: "Deed") -> int:
+        """Do something with mails; with how many. Those that are gone are left out, and none is ever expunged."""
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         """Put a draft into the mailbox."""

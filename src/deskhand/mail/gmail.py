@@ -9,6 +9,7 @@ import html
 import random
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from operator import attrgetter
@@ -20,6 +21,7 @@ from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
 from deskhand.mail import Arrived, FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
+from deskhand.mail.changes import Deed
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 from deskhand.mail.google_http import (
     Doubt,
@@ -99,6 +101,33 @@ class GmailMailbox:
 
     async def add_label(self, message_id: str, label: str) -> None:
         await self._modify(message_id, addLabelIds=[await self._label_id(message_id, label)])
+
+    async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
+        requests = [LABELS, *map(self._summary_request, ids)]
+        answers = await self._api.read_many(requests)
+        labels, *mails = [body_of(answer, request) for answer, request in zip(answers, requests, strict=True)]
+        return await self._summaries(mails, _label_names(labels))
+
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
+        """In one call for all mails that get and lose the same labels, which Gmail does whole or not at all."""
+        known = [each for each in dict.fromkeys(ids) if _is_id(each)]
+        labels, *mails = await self._read_present([LABELS, *map(self._summary_request, known)])
+        alike: dict[tuple[frozenset[str], frozenset[str]], list[str]] = {}
+        for data in mails:
+            alike.setdefault(change.labels_for(data.get("labelIds", ())), []).append(str(data["id"]))
+        names = {name.casefold(): label_id for label_id, name in _label_names(labels).items()}
+        if change.do == "label" and mails and change.label.casefold() not in names:
+            made = await self._write(GoogleRequest("labels", body={"name": change.label}))
+            names[change.label.casefold()] = str(made["id"])
+        done = 0
+        for (gets, loses), same in alike.items():
+            body = {"ids": same}
+            body |= {"addLabelIds": [names[each.casefold()] for each in gets]}
+            body |= {"removeLabelIds": [names[each.casefold()] for each in loses if each.casefold() in names]}
+            if body["addLabelIds"] or body["removeLabelIds"]:
+                await self._write(GoogleRequest("messages/batchModify", body=body))
+                done += len(same)
+        return done
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         request = _draft_request(raw, thread_id)
@@ -200,7 +229,7 @@ class GmailMailbox:
         """The answers, without those to what is gone since it was listed."""
         bodies = []
         for request, answer in zip(requests, await self._api.read_many(requests), strict=True):
-            if not isinstance(answer, GoogleAnswer) or answer.status != 404:
+            with suppress(NotFound):
                 bodies.append(body_of(answer, request))
         return bodies
 
@@ -334,8 +363,12 @@ def _ids_added(answer: dict[str, Any]) -> list[str]:
     return [str(message["id"]) for message in messages if "INBOX" in message.get("labelIds", ())]
 
 
+def _is_id(name: str) -> bool:
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name) is not None
+
+
 def _path(kind: str, name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,200}", name):
+    if not _is_id(name):
         raise NotFound(f"{kind.removesuffix('s').replace('message', 'mail')} {name[:100]} not found")
     return f"{kind}/{name}"
 

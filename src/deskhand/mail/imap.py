@@ -7,7 +7,7 @@ lies in several folders, its copies are one mail with all their labels.
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from datetime import datetime
@@ -36,6 +36,8 @@ from deskhand.mail import (
     smtp,
 )
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
+from deskhand.mail.addresses import people
+from deskhand.mail.changes import Deed
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
 
@@ -110,7 +112,7 @@ class ImapMailbox:
             if not name or name.upper() in ("SENT", "DRAFT"):
                 raise InvalidInput(f"mail cannot be moved to {label!r}")
             source = next((copy for copy in copies if copy.folder.role == "inbox"), copies[0])
-            session.move(source, name)
+            session.move([source], name)
             self._places.pop(message_id, None)
 
         await self._write(work)
@@ -124,13 +126,53 @@ class ImapMailbox:
             for copy in self._copies(session, message_id):
                 match name.upper():
                     case "UNREAD":
-                        session.flag(copy, remove=["\\Seen"])
+                        session.flag([copy], remove=["\\Seen"])
                     case "STARRED":
-                        session.flag(copy, add=["\\Flagged"])
+                        session.flag([copy], add=["\\Flagged"])
                     case _:
-                        session.flag(copy, add=[imap_session.keyword(name)])
+                        session.flag([copy], add=[imap_session.keyword(name)])
 
         await self._write(work)
+
+    async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
+        def work(session: ImapSession) -> list[MailSummary]:
+            return [self._merge(self._copies(session, each))[0] for each in ids]
+
+        return await self._read(work)
+
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
+        def work(session: ImapSession) -> int:
+            done = 0
+            lying: dict[str, list[Copy]] = {}
+            for each in dict.fromkeys(ids):
+                with suppress(NotFound):
+                    chosen = [copy for copy in self._copies(session, each) if _concerns(change, copy)]
+                    done += bool(chosen)
+                    for copy in chosen:
+                        lying.setdefault(copy.folder.name, []).append(copy)
+            for copies in lying.values():
+                self._do(session, copies, change)
+            return done
+
+        return await self._write(work)
+
+    def _do(self, session: ImapSession, copies: list[Copy], change: Deed) -> None:
+        """All of them lie in one folder."""
+        match change.do:
+            case "archive":
+                session.move(copies, session.archive())
+            case "trash":
+                session.move(copies, "TRASH")
+            case "untrash":
+                own = own_address(self._settings).casefold()
+                written = [copy for copy in copies if own in _senders(copy)]
+                session.move(written, "SENT")
+                session.move([copy for copy in copies if copy not in written], "INBOX")
+            case _:
+                gets, loses = _flags(change)
+                session.flag(copies, add=gets, remove=loses)
+        for copy in copies:
+            self._places.pop(copy.id, None)
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         del thread_id  # the mail's own References say it
@@ -354,6 +396,39 @@ class ImapMailbox:
         if not copies:
             raise NotFound(f"mail {message_id} not found")
         return copies
+
+
+def _concerns(change: Deed, copy: Copy) -> bool:
+    match change.do:
+        case "archive":
+            return copy.folder.role == "inbox"
+        case "trash":
+            return copy.folder.role != "trash"
+        case "untrash":
+            return copy.folder.role == "trash"
+        case _:
+            return True
+
+
+def _flags(change: Deed) -> tuple[list[str], list[str]]:
+    """Which flags a mail gets and loses."""
+    match change.do:
+        case "read":
+            return ["\\Seen"], []
+        case "unread":
+            return [], ["\\Seen"]
+        case "star":
+            return ["\\Flagged"], []
+        case "unstar":
+            return [], ["\\Flagged"]
+        case "unlabel":
+            return [], [imap_session.keyword(change.label)]
+        case _:
+            return [imap_session.keyword(change.label)], []
+
+
+def _senders(copy: Copy) -> list[str]:
+    return [person.address.casefold() for person in people(copy.parsed.sender)]
 
 
 def _find_copies(session: ImapSession, message_id: str) -> list[Copy]:

@@ -144,7 +144,6 @@ class ImapSession:
 
     def folders(self) -> list[Folder]:
         """Every folder that can hold mail, the inbox first."""
-        prefix, _ = self._namespace()
         listed = [
             ({flag.lower() for flag in flags}, (delimiter or b"/").decode(), name)
             for flags, delimiter, name in self._client.list_folders()
@@ -154,9 +153,13 @@ class ImapSession:
         found: list[Folder] = []
         for flags, delimiter, name in listed:
             role = _role(flags, name.rpartition(delimiter)[2], declared)
-            label = ROLES[role][0] if role else name.removeprefix(prefix).replace(delimiter, "/")
+            label = ROLES[role][0] if role else self._label(name, delimiter)
             found.append(Folder(name, label, role))
         return sorted(found, key=lambda folder: folder.role != "inbox")
+
+    def _label(self, name: str, delimiter: str) -> str:
+        prefix, _ = self._namespace()
+        return name.removeprefix(prefix).replace(delimiter, "/")
 
     def folder_for(self, role: Role) -> Folder | None:
         return next((folder for folder in self.folders() if folder.role == role), None)
@@ -247,19 +250,29 @@ class ImapSession:
         fetched = self._client.fetch([copy.uid], ["BODY.PEEK[]"])
         return bytes(fetched.get(copy.uid, {}).get(b"BODY[]", b""))
 
-    def move(self, copy: Copy, label: str) -> None:
-        """Into the folder that a label names. Where the server refuses, no folder stays that was made for it."""
+    def archive(self) -> str:
+        """The label of the folder that the server or the person keeps for what is done with."""
+        for flags, delimiter, name in self._client.list_folders():
+            if b"\\archive" in {flag.lower() for flag in flags}:
+                return self._label(name, (delimiter or b"/").decode())
+        return "Archive"
+
+    def move(self, copies: Sequence[Copy], label: str) -> None:
+        """From one folder into the one that a label names. Where the server refuses, no folder stays that was made."""
+        if not copies:
+            return
         if not any(map(self._client.has_capability, ("MOVE", "UIDPLUS"))):
             raise Denied("this server cannot move mail (it lacks IMAP's MOVE and UIDPLUS)", reason="unsupported")
         known = self._find_folder(label)
         target = known or self._make_folder(label)
-        if target.name == copy.folder.name:
+        first = copies[0]
+        if target.name == first.folder.name:
             return
         try:
-            self._open(copy.folder)
-            self._move([copy.uid], target)
+            self._open(first.folder)
+            self._move([copy.uid for copy in copies], target)
         except IMAPClientError:
-            if known is None and self.at(copy.folder, copy.uidvalidity, copy.uid):
+            if known is None and self.at(first.folder, first.uidvalidity, first.uid):
                 self._remove_made(target)
             raise
 
@@ -294,14 +307,16 @@ class ImapSession:
                 return self.create(folder)
         return self.create(label)
 
-    def flag(self, copy: Copy, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
-        kept = self._open(copy.folder).flags_kept
+    def flag(self, copies: Sequence[Copy], *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> None:
+        """All of them lie in one folder."""
+        kept = self._open(copies[0].folder).flags_kept
+        uids = [copy.uid for copy in copies]
         if b"\\*" not in kept and not {flag.lower().encode() for flag in add} <= kept:
             raise Denied("this server keeps no labels of one's own", reason="unsupported")
         if add:
-            self._client.add_flags([copy.uid], add)
+            self._client.add_flags(uids, add)
         if remove:
-            self._client.remove_flags([copy.uid], remove)
+            self._client.remove_flags(uids, remove)
 
     def append(self, role: Role, raw: bytes, flags: Sequence[str]) -> None:
         folder = self.ensure_folder(role)

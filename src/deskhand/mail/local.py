@@ -13,7 +13,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -38,6 +38,7 @@ from deskhand.mail import (
     query,
 )
 from deskhand.mail.addresses import recipient
+from deskhand.mail.changes import Deed
 from deskhand.mail.mime import Parsed
 
 P = ParamSpec("P")
@@ -117,6 +118,12 @@ class LocalMailbox:
 
     async def add_label(self, message_id: str, label: str) -> None:
         await self._write(_label, message_id, label, leave_inbox=False)
+
+    async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
+        return await self._read(_list_mails, ids)
+
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
+        return await self._write(_change, ids, change)
 
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         parsed = await asyncio.to_thread(mime.parse, raw)
@@ -327,14 +334,43 @@ def _as_sent(db: Connection, number: int) -> Sent:
 
 def _label(db: Connection, message_id: str, label: str, *, leave_inbox: bool) -> None:
     number = _number(db, "mail", message_id)
+    name = _read_label(label)
+    if leave_inbox:
+        db.execute("DELETE FROM labelled WHERE label = 'inbox' AND mail = ?", (number,))
+    _put_label(db, number, name)
+
+
+def _read_label(label: str) -> str:
     name = query.label_name(label.strip())
     if not name or len(name) > LONGEST_LABEL or not name.isprintable():
         raise _bad_label(label, f"is not a label of 1 to {LONGEST_LABEL} printable characters")
     if name in ("SENT", "DRAFT"):
         raise _bad_label(label, "is given by sending and drafting only")
-    if leave_inbox:
-        db.execute("DELETE FROM labelled WHERE label = 'inbox' AND mail = ?", (number,))
-    _put_label(db, number, name)
+    return name
+
+
+def _change(db: Connection, ids: Sequence[str], change: Deed) -> int:
+    if change.label:
+        _read_label(change.label)
+    done = 0
+    for each in dict.fromkeys(ids):
+        with suppress(NotFound):
+            (mail,) = _list_mails(db, [each])
+            gets, loses = change.labels_for(mail.labels)
+            number = _number(db, "mail", each)
+            for name in loses:
+                db.execute("DELETE FROM labelled WHERE label = ? AND mail = ?", (name.casefold(), number))
+            for name in gets:
+                _put_label(db, number, name)
+            done += bool(gets or loses)
+    return done
+
+
+def _list_mails(db: Connection, ids: Sequence[str]) -> list[MailSummary]:
+    numbers = [_number(db, "mail", each) for each in ids]
+    sql = f"SELECT {_COLUMNS} FROM mail WHERE id IN (SELECT value FROM json_each(?))"
+    found = {mail.id: mail for mail in _summaries(db, sql, json.dumps(numbers))}
+    return [found[f"m{number:x}"] for number in numbers]
 
 
 def _bad_label(label: str, problem: str) -> InvalidInput:

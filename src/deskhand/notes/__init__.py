@@ -5,7 +5,9 @@ Who calls whom:
     vault            what can be done with notes; other packages begin here
     ├── paths, disk          a name inside the vault, and its file, read and replaced safely
     ├── folders              the desk's own folders
-    ├── frontmatter, links   the text of one note: its properties, and its links to others
+    ├── frontmatter, links   the text of one note: its properties, its links to others and its tags
+    ├── editing, outline     changes of parts of a note, and where its parts stand
+    ├── templates            what is filled into a new note
     └── index        lists and searches; every hit is verified in its file
         ├── upkeep           keeps the catalog as the files are
         │   ├── walk         the notes as the file system has them

@@ -5,7 +5,6 @@ asks the tables about the others. A note's id is its version: newer texts have h
 tables that no row has any more is dead, since a contentless table cannot delete.
 """
 
-import fcntl
 import json
 import os
 import sqlite3
@@ -20,11 +19,12 @@ from threading import Lock
 from typing import Literal
 
 from deskhand.errors import Unreadable
-from deskhand.notes import frontmatter
+from deskhand.locks import wait_for_lock
+from deskhand.notes import frontmatter, links
 from deskhand.notes.matching import fold, pairs, words_of
 from deskhand.notes.walk import Key, Root, key_of, read
 
-VERSION = 1
+VERSION = 2
 RACY_NS = 2_000_000_000
 BUSY_SECONDS = 30
 KEPT_OPEN = 4
@@ -35,11 +35,15 @@ _TABLES = f"""
 CREATE TABLE state(generation TEXT, versions INTEGER);
 INSERT INTO state VALUES (lower(hex(randomblob(4))), 0);
 CREATE TABLE note(
-    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE,
+    id INTEGER PRIMARY KEY AUTOINCREMENT, path TEXT NOT NULL UNIQUE, name TEXT NOT NULL,
     mtime_ns INTEGER, size INTEGER, inode INTEGER, ctime_ns INTEGER,
     racy INTEGER NOT NULL DEFAULT 0, stale INTEGER NOT NULL DEFAULT 1,
-    digest BLOB, props TEXT);
+    digest BLOB, props TEXT, links TEXT, tags TEXT);
+CREATE INDEX note_by_name ON note(name);
+CREATE TABLE link(name TEXT, path TEXT, target TEXT, PRIMARY KEY (name, path, target)) WITHOUT ROWID;
+CREATE TABLE tag(name TEXT PRIMARY KEY, shown TEXT NOT NULL, notes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE text(id INTEGER PRIMARY KEY, folded TEXT NOT NULL);
+CREATE INDEX racy_by_id ON note(id) WHERE racy;
 CREATE INDEX stale_by_id ON note(id) WHERE stale;
 CREATE INDEX stale_by_path ON note(path) WHERE stale;
 CREATE TABLE prop(key TEXT, value TEXT, path TEXT, PRIMARY KEY (key, value, path)) WITHOUT ROWID;
@@ -70,6 +74,14 @@ class NoteText:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteMarks:
+    """By what a note is joined to others: what its links name, and its tags."""
+
+    targets: list[str]
+    tags: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Filing:
     """A note as it was read, ready to be filed; no key when it is gone."""
 
@@ -78,6 +90,7 @@ class Filing:
     racy: bool
     digest: bytes
     text: NoteText
+    marks: "NoteMarks"
     size: int
 
 
@@ -89,9 +102,30 @@ def paths_below(folder: str) -> tuple[str, str]:
 
 
 def text_of(source: str) -> NoteText:
+    return _text_in(_parse(source), source)
+
+
+def marks_of(source: str) -> NoteMarks:
+    return _marks_in(_parse(source), source)
+
+
+def _parse(source: str) -> frontmatter.Note | None:
+    """The note, if its properties can be read."""
     try:
-        note = frontmatter.parse(source)
+        return frontmatter.parse(source)
     except Unreadable:
+        return None
+
+
+def _marks_in(note: frontmatter.Note | None, source: str) -> NoteMarks:
+    if note is None:
+        note = frontmatter.Note({}, frontmatter.split(source)[1])
+    found = NoteMarks(links.targets(note.frontmatter, note.body), links.tags(note.frontmatter, note.body))
+    return NoteMarks([*map(_without_surrogates, found.targets)], [*map(_without_surrogates, found.tags)])
+
+
+def _text_in(note: frontmatter.Note | None, source: str) -> NoteText:
+    if note is None:
         block, body = frontmatter.split(source)
         return NoteText([block or ""], set(), body)
     values = [*map(_without_surrogates, frontmatter.value_texts(note.frontmatter))]
@@ -109,12 +143,13 @@ def _without_surrogates(text: str) -> str:
 def read_filing(root: Root, path: str, now: float) -> Filing:
     content = read(root, path)
     if content is None:
-        return Filing(path, None, racy=False, digest=b"", text=NoteText([], set(), ""), size=0)
+        return Filing(path, None, False, b"", NoteText([], set(), ""), NoteMarks([], []), 0)
     data, key = content
     racy = key[3] > now * 1e9 - RACY_NS
-    return Filing(
-        path, key, racy, blake2b(data, digest_size=16).digest(), text_of(data.decode("utf-8", "replace")), len(data)
-    )
+    source = data.decode("utf-8", "replace")
+    note = _parse(source)
+    digest = blake2b(data, digest_size=16).digest()
+    return Filing(path, key, racy, digest, _text_in(note, source), _marks_in(note, source), len(data))
 
 
 class Catalog:
@@ -176,7 +211,7 @@ def _only_one(folder: Path) -> Iterator[None]:
     """Creating and deleting the file is for one process at a time."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        wait_for_lock(fd, "the index of the notes")
         yield
     finally:
         os.close(fd)
@@ -273,9 +308,9 @@ def record_changes(db: Connection, root: Root, changes: Mapping[str, Key | None]
 
 def _record_change(db: Connection, path: str, key: Key) -> None:
     db.execute(
-        "INSERT INTO note(path, mtime_ns, size, inode, ctime_ns) VALUES (?, ?, ?, ?, ?) "
+        "INSERT INTO note(path, name, mtime_ns, size, inode, ctime_ns) VALUES (?, ?, ?, ?, ?, ?) "
         "ON CONFLICT (path) DO UPDATE SET stale = 1",
-        (path, *key),
+        (path, links.link_key(path), *key),
     )
 
 
@@ -283,7 +318,7 @@ def clear(db: Connection) -> None:
     """Forget everything, the dead versions too."""
     for table in TEXT_TABLES:
         db.execute(f"INSERT INTO {table}({table}) VALUES ('delete-all')")
-    for table in ("prop", "text", "word", "note"):
+    for table in ("prop", "link", "tag", "text", "word", "note"):
         db.execute(f"DELETE FROM {table}")
     db.execute("DELETE FROM sqlite_sequence")
     db.execute("UPDATE state SET generation = lower(hex(randomblob(4))), versions = 0")
@@ -338,6 +373,7 @@ def _insert(db: Connection, filing: Filing, key: Key, number: int) -> set[str]:
         f"UPDATE note SET {_KEY}, racy = ?, stale = 0, digest = ?, props = ? WHERE id = ?",
         (*key, filing.racy, filing.digest, props, number),
     )
+    _insert_marks(db, filing, number)
     folded = text.fold(filing.path)
     words, gaps = words_of(folded)
     db.execute("INSERT INTO text VALUES (?, ?)", (number, folded))
@@ -346,6 +382,27 @@ def _insert(db: Connection, filing: Filing, key: Key, number: int) -> set[str]:
         "INSERT OR IGNORE INTO prop VALUES (?, ?, ?)", ((name, value, filing.path) for name, value in text.properties)
     )
     return words
+
+
+def _insert_marks(db: Connection, filing: Filing, number: int) -> None:
+    marks = filing.marks
+    if marks.targets:
+        db.execute("UPDATE note SET links = ? WHERE id = ?", (json.dumps(marks.targets), number))
+        rows = ((links.link_key(target), filing.path, target) for target in marks.targets)
+        db.executemany("INSERT OR IGNORE INTO link VALUES (?, ?, ?)", rows)
+    if marks.tags:
+        db.execute("UPDATE note SET tags = ? WHERE id = ?", (json.dumps(marks.tags), number))
+        counted = "INSERT INTO tag VALUES (?, ?, 1) ON CONFLICT DO UPDATE SET notes = notes + 1"
+        db.executemany(counted, ((links.name_key(tag), tag) for tag in marks.tags))
+
+
+def _forget_marks(db: Connection, path: str, targets: str | None, tags: str | None) -> None:
+    written = json.loads(targets or "[]")
+    rows = ((links.link_key(target), path, target) for target in written)
+    db.executemany("DELETE FROM link WHERE name = ? AND path = ? AND target = ?", rows)
+    names = [(links.name_key(tag),) for tag in json.loads(tags or "[]")]
+    db.executemany("UPDATE tag SET notes = notes - 1 WHERE name = ?", names)
+    db.executemany("DELETE FROM tag WHERE name = ? AND notes < 1", names)
 
 
 def _learn(db: Connection, words: Iterable[str]) -> None:
@@ -359,9 +416,10 @@ def _learn(db: Connection, words: Iterable[str]) -> None:
 
 
 def _forget(db: Connection, path: str) -> None:
-    row = db.execute("SELECT id, props FROM note WHERE path = ?", (path,)).fetchone()
+    row = db.execute("SELECT id, props, links, tags FROM note WHERE path = ?", (path,)).fetchone()
     if row is None:
         return
+    _forget_marks(db, path, row[2], row[3])
     db.executemany(
         "DELETE FROM prop WHERE key = ? AND value = ? AND path = ?",
         ((name, value, path) for name, value in json.loads(row[1] or "[]")),
@@ -378,6 +436,11 @@ def stale_paths(db: Connection, limit: int) -> list[str]:
 
 def count_stale(db: Connection) -> int:
     return int(db.execute("SELECT count(*) FROM note WHERE stale").fetchone()[0])
+
+
+def has_racy(db: Connection) -> bool:
+    """Whether a note was filed so soon after a change that its times may hide another one."""
+    return db.execute("SELECT 1 FROM note WHERE racy LIMIT 1").fetchone() is not None
 
 
 def generation(db: Connection) -> str:

@@ -76,8 +76,8 @@ def create(folder: int, name: str, data: bytes) -> None:
     sync(folder)
 
 
-def replace(folder: int, name: str, data: bytes, expected: str | None) -> None:
-    """Put `data` in the file's place; with `expected`, only if that is still the etag of what is there."""
+def replace(folder: int, name: str, data: bytes, expected: bytes | None) -> None:
+    """Put `data` in the file's place; with `expected`, only if that is still what is there."""
     mode = stat.S_IMODE(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
     temporary = _write_beside(folder, name, data, mode)
     if expected is None:
@@ -147,7 +147,7 @@ def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:
     return temporary
 
 
-def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: str) -> None:
+def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: bytes) -> None:
     try:
         _rename(folder, temporary, folder, name, _EXCHANGE)
     except OSError as error:
@@ -159,7 +159,7 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: str)
         os.unlink(temporary, dir_fd=folder)
         return
     _rename(folder, temporary, folder, name, _EXCHANGE)
-    if _settled_as(folder, temporary, etag(data)):
+    if _settled_as(folder, temporary, data):
         os.unlink(temporary, dir_fd=folder)
     else:
         # Somebody saved into ours as well, in the moment it was in place: both of his versions stay.
@@ -168,7 +168,7 @@ def _swap_if(folder: int, temporary: str, name: str, data: bytes, expected: str)
     raise _changed(name)
 
 
-def _replace_if(folder: int, temporary: str, name: str, expected: str) -> None:
+def _replace_if(folder: int, temporary: str, name: str, expected: bytes) -> None:
     """The nearest to a swap on a file system that has none."""
     if not _settled_as(folder, name, expected):
         os.unlink(temporary, dir_fd=folder)
@@ -180,11 +180,11 @@ def _changed(name: str) -> Changed:
     return Changed(f"{name} was changed by another program", hint="read it again, then decide")
 
 
-def _settled_as(folder: int, name: str, expected: str) -> bool:
+def _settled_as(folder: int, name: str, expected: bytes) -> bool:
     """Whether the file has this content and nobody has it open for writing."""
     file = os.open(name, _READ, dir_fd=folder)
     with os.fdopen(file, "rb") as opened:
-        return not _has_writer(file) and etag(opened.read()) == expected
+        return not _has_writer(file) and opened.read() == expected
 
 
 def _has_writer(file: int) -> bool:

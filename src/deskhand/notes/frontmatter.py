@@ -62,6 +62,15 @@ def split(text: str) -> tuple[str | None, str]:
     return block, body
 
 
+def body_start(text: str) -> int:
+    """Where the body begins, without a copy of it."""
+    opening = _OPENING.match(text)
+    closing = opening and _CLOSING.search(text, opening.end())
+    if closing:
+        return closing.end()
+    return int(text.startswith(_BOM))
+
+
 def parse(text: str) -> Note:
     return _read(text)[0]
 
@@ -82,6 +91,29 @@ def rewrite(text: str, frontmatter: Mapping[str, Any], body: str) -> str:
     old, root = _read(text)
     wanted = Note(_demand_writable(frontmatter), _body_as_filed(text, old.body, body))
     return _rewrite(text, old, root, wanted)
+
+
+def alter(text: str, wanted: Mapping[str, Any]) -> str | None:
+    """`text` with exactly these properties and every other byte as it was; None where that cannot be."""
+    old, root = _read(text)
+    note = Note(_demand_writable(wanted), old.body)
+    if split(text)[0] is None:
+        return _rewrite(text, old, root, note)
+    return _spliced(text, old, root, note)
+
+
+def extend(text: str, key: str, items: list[Any]) -> str | None:
+    """`text` with these items at the end of a list; those before them stay as they are written."""
+    old, root = _read(text)
+    wanted = old.frontmatter | {key: [*old.frontmatter[key], *items]}
+    note = Note(_demand_writable(wanted), old.body)
+    opening, block, closing, body = _parts(text)
+    if root and block is not None:
+        longer = _with_items(block, root, key, items, _newline(text))
+        candidate = f"{opening}{longer}{closing}{body}"
+        if _reads_as(candidate, note):
+            return candidate
+    return alter(text, wanted)
 
 
 def value_texts(frontmatter: Mapping[str, Any]) -> Iterator[str]:
@@ -353,7 +385,7 @@ def _entry(key: str, value: Any, newline: str, indent: str = "") -> str:
     opening = f"{indent}{name}:"
     if _is_items(value):
         return opening + _items(value, newline + indent + "  ") + newline
-    return f"{opening} {_inline(value)}{newline}"
+    return f"{opening} {inline(value)}{newline}"
 
 
 def _is_items(value: Any) -> bool:
@@ -361,10 +393,11 @@ def _is_items(value: Any) -> bool:
 
 
 def _items(value: list[Any], line_start: str) -> str:
-    return "".join(f"{line_start}- {_inline(item)}" for item in value)
+    return "".join(f"{line_start}- {inline(item)}" for item in value)
 
 
-def _inline(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value as it is written behind its key."""
     return _text(value) if isinstance(value, str) else _flow(value)
 
 
@@ -459,20 +492,33 @@ def _refusal(key: object, what: str) -> InvalidInput:
 
 
 def _rewrite(text: str, old: Note, root: _Node | None, wanted: Note) -> str:
+    spliced = _spliced(text, old, root, wanted)
+    if spliced is not None:
+        return spliced
+    bom = text.removesuffix(text.removeprefix(_BOM))
+    return bom + _render(wanted.frontmatter, wanted.body, _newline(text))
+
+
+def _newline(text: str) -> str:
+    opening, block, _, _ = _parts(text)
+    is_crlf = opening.endswith("\r\n") or (block is None and _is_crlf(text))
+    return "\r\n" if is_crlf else "\n"
+
+
+def _spliced(text: str, old: Note, root: _Node | None, wanted: Note) -> str | None:
+    """What `_rewrite` gives, where no other byte has to change for it; else None."""
     if _says(old, wanted):
         return text
     opening, block, closing, _ = _parts(text)
-    is_crlf = opening.endswith("\r\n") or (block is None and _is_crlf(text))
-    newline = "\r\n" if is_crlf else "\n"
-    if block is not None and old.warning is None:
-        spliced = _splice(block, root, wanted.frontmatter, newline)
-        if wanted.body and not closing.endswith("\n"):
-            closing += newline
-        candidate = f"{opening}{spliced}{closing}{wanted.body}"
-        if spliced is not None and _reads_as(candidate, wanted):
-            return candidate
-    bom = text.removesuffix(text.removeprefix(_BOM))
-    return bom + _render(wanted.frontmatter, wanted.body, newline)
+    if block is None or old.warning is not None:
+        return None
+    spliced = _splice(block, root, wanted.frontmatter, _newline(text))
+    if wanted.body and not closing.endswith("\n"):
+        closing += _newline(text)
+    candidate = f"{opening}{spliced}{closing}{wanted.body}"
+    if spliced is None or not _reads_as(candidate, wanted):
+        return None
+    return candidate
 
 
 def _splice(block: str, root: _Node | None, wanted: dict[str, Any], newline: str) -> str | None:
@@ -501,6 +547,17 @@ def _splice(block: str, root: _Node | None, wanted: dict[str, Any], newline: str
     return block + added
 
 
+def _with_items(block: str, root: _Node, key: str, items: list[Any], newline: str) -> str:
+    node = next(value for name, value in root.entries if name.value == key)
+    if node.flow:
+        inner = block[: node.end - 1].rstrip(" \t")
+        comma = ", " if node.value else ""
+        return inner + comma + ", ".join(map(_flow, items)) + block[len(inner) :]
+    indent = block[_line_start(block, node.start) : node.start]
+    end = _line_end(block, node.end)
+    return block[:end] + "".join(f"{indent}- {inline(item)}{newline}" for item in items) + block[end:]
+
+
 def _edit(block: str, key: _Node, node: _Node, value: Any, newline: str) -> tuple[int, int, str] | None:
     """Start, end and new bytes for the value of one key. Comments beside and above it stay."""
     colon = _COLON.match(block, key.end)
@@ -518,8 +575,8 @@ def _edit(block: str, key: _Node, node: _Node, value: Any, newline: str) -> tupl
             indent = block[_line_start(block, key.start) : key.start]
             return colon.end(), node.end, _items(value, newline + indent + "  ")
     if "\n" in gap:
-        return colon.end(), node.end, f" {_inline(value)}{gap.rstrip()}"
-    return colon.end(), node.end, (gap or " ") + _inline(value) + comment
+        return colon.end(), node.end, f" {inline(value)}{gap.rstrip()}"
+    return colon.end(), node.end, (gap or " ") + inline(value) + comment
 
 
 def _line_start(block: str, index: int) -> int:

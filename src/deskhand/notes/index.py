@@ -9,19 +9,21 @@ import json
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from hashlib import blake2b
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, Field
 
 from deskhand.errors import FieldProblem, InvalidInput, Unavailable, printable
-from deskhand.notes import catalog, frontmatter, lookup, matching, walk
+from deskhand.notes import catalog, frontmatter, links, lookup, matching, walk
 from deskhand.notes.lookup import Candidate
 from deskhand.notes.matching import Query, fold
 from deskhand.notes.upkeep import Upkeep, View
@@ -77,6 +79,27 @@ class Index:
         asked = matching.query(query)
         return self._answer(lambda view: _search(view, asked, limit, cursor))
 
+    def paths_named(self, name: str) -> Sequence[str]:
+        """The notes that a link may mean by their bare name."""
+        return self._answer(lambda view: _there(view, lookup.paths_named(view.db, links.link_key(name))))
+
+    def resolve(self, targets: Iterable[str], holder: str) -> dict[str, str | None]:
+        """Which note each link in the note `holder` means, if there is one."""
+        written = [*targets]
+
+        def ask(view: View) -> dict[str, str | None]:
+            return {target: _resolve(view, target, holder) for target in written}
+
+        return self._answer(ask)
+
+    def backlinks(self, path: str, limit: int) -> tuple[Sequence[str], int]:
+        """The notes with a link to this one, by path, and how many there are at most."""
+        return self._answer(lambda view: _backlinks(view, path, limit))
+
+    def tags(self) -> Sequence[tuple[str, int]]:
+        """Every tag with the number of notes that have it."""
+        return self._answer(_tags)
+
     def touch(self, *paths: str) -> None:
         """These paths were just written, moved or deleted: the next question must see it."""
         self._upkeep.touch({path.strip("/") for path in paths})
@@ -88,8 +111,8 @@ class Index:
     def close(self) -> None:
         self._upkeep.close()
 
-    def _answer(self, ask: Callable[[View], NoteList]) -> NoteList:
-        def attempt() -> NoteList:
+    def _answer(self, ask: Callable[[View], _Answer]) -> _Answer:
+        def attempt() -> _Answer:
             with self._upkeep.view() as view:
                 return ask(view)
 
@@ -148,6 +171,57 @@ def _has_property(view: View, path: str, wanted: tuple[str, str]) -> bool:
     if not block or not all(matching.may_hold(block, word) for word in wanted[1].split()):
         return False
     return wanted in catalog.text_of(source).properties
+
+
+def _there(view: View, found: Iterable[str]) -> list[str]:
+    return [path for path in found if walk.key_of(view.root, path)]
+
+
+def _resolve(view: View, target: str, holder: str) -> str | None:
+    return links.resolve(target, holder, _there(view, lookup.paths_named(view.db, links.link_key(target))))
+
+
+def _backlinks(view: View, path: str, limit: int) -> tuple[list[str], int]:
+    name = links.link_key(path)
+    namesakes = lookup.paths_named(view.db, name)
+
+    def leads_here(holder: str, targets: Iterable[str]) -> bool:
+        if holder == path:
+            return False
+        if len(namesakes) == 1 and any("/" not in target for target in targets):
+            return True
+        return any(links.resolve(target, holder, namesakes) == path for target in targets)
+
+    filed = groupby(lookup.links_to(view.db, name), key=itemgetter(0))
+    found = [holder for holder, rows in filed if leads_here(holder, [target for _, target in rows])]
+    for holder in lookup.stale_notes(view.db):
+        source = _source(view, holder) or ""
+        if name not in fold(source) and "%" not in source:
+            continue
+        if leads_here(holder, [each for each in catalog.marks_of(source).targets if links.link_key(each) == name]):
+            found.append(holder)
+    found.sort()
+    return _there(view, found[:limit]), len(found)
+
+
+def _tags(view: View) -> list[tuple[str, int]]:
+    shown: dict[str, str] = {}
+    counted: Counter[str] = Counter()
+    for name, written, notes in lookup.every_tag(view.db):
+        shown[name] = written
+        counted[name] = notes
+    for filed in lookup.filed_tags_of_stale(view.db):
+        counted.subtract(map(links.name_key, json.loads(filed)))
+    for path in lookup.stale_notes(view.db):
+        for tag in catalog.marks_of(_source(view, path) or "").tags:
+            shown.setdefault(links.name_key(tag), tag)
+            counted[links.name_key(tag)] += 1
+    return [(shown[name], notes) for name, notes in counted.items() if notes > 0]
+
+
+def _source(view: View, path: str) -> str | None:
+    content = walk.read(view.root, path)
+    return content and content[0].decode("utf-8", "replace")
 
 
 def _search(view: View, asked: Query, limit: int, cursor: str | None) -> NoteList:

@@ -80,7 +80,7 @@ def candidates(db: Connection, asked: Query, parts: Parts, tier: int, before: in
 
 def count_matches(db: Connection, parts: Parts) -> int:
     """Exact up to some thousands, else the most there can be: counting on would cost more than it tells."""
-    newest = int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
+    newest = _newest(db)
     if not any(parts):
         return newest
     limit = COUNTING // sum(map(len, parts))
@@ -139,11 +139,47 @@ def paths_with(db: Connection, field: tuple[str, str] | None, low: str, high: st
 
 
 def count_paths(db: Connection, field: tuple[str, str] | None, low: str, high: str) -> int:
-    if field is None:
-        every = db.execute("SELECT count(*) FROM note")
-        if low:
-            every = db.execute("SELECT count(*) FROM note WHERE path > ? AND path < ?", (low, high))
-        return int(every.fetchone()[0])
-    having = "SELECT count(*) FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?"
-    (filed,) = db.execute(having, (*field, low, high)).fetchone()
-    return int(filed) + count_stale(db)
+    """Exact up to some thousands, else the most there can be."""
+    rows = "SELECT 1 FROM note WHERE path > ? AND path < ?"
+    stale = 0
+    if field is not None:
+        rows = "SELECT 1 FROM prop WHERE key = ? AND value = ? AND path > ? AND path < ?"
+        stale = count_stale(db)
+    limited = f"SELECT count(*) FROM ({rows} LIMIT {COUNTING})"
+    (counted,) = db.execute(limited, (*(field or ()), low, high)).fetchone()
+    if counted < COUNTING:
+        return int(counted) + stale
+    return _newest(db)
+
+
+def _newest(db: Connection) -> int:
+    """The highest id: there are at most so many notes."""
+    return int(db.execute("SELECT max(id) FROM note").fetchone()[0] or 0)
+
+
+def paths_named(db: Connection, name: str) -> list[str]:
+    """The notes of this bare name; they have it whether or not their text is filed."""
+    return [path for (path,) in db.execute("SELECT path FROM note WHERE name = ? ORDER BY path", (name,))]
+
+
+def links_to(db: Connection, name: str) -> Iterator[tuple[str, str]]:
+    """Who has a link that ends in this bare name, with what it says; by path. Stale notes are not asked."""
+    return db.execute(
+        "SELECT path, target FROM link WHERE name = ? "
+        "AND NOT EXISTS (SELECT 1 FROM note WHERE note.path = link.path AND stale) ORDER BY path",
+        (name,),
+    )
+
+
+def every_tag(db: Connection) -> Iterator[tuple[str, str, int]]:
+    """Each tag with how it is shown and how many notes have it, as far as they are filed."""
+    return db.execute("SELECT name, shown, notes FROM tag")
+
+
+def filed_tags_of_stale(db: Connection) -> Iterator[str]:
+    """The tags that stale notes had when they were filed, for each note a JSON list."""
+    return (tags for (tags,) in db.execute("SELECT tags FROM note WHERE stale AND tags IS NOT NULL"))
+
+
+def stale_notes(db: Connection) -> Iterator[str]:
+    return (path for (path,) in db.execute("SELECT path FROM note WHERE stale ORDER BY path"))

@@ -1,7 +1,8 @@
 """Keeps the catalog of a vault as the files are.
 
-The scan of the folder is the authority. While it is cheap it is made for every question; above that a watch
-names what changed, and a scan in the background now and then finds what the watch lost.
+The scan of the folder is the authority. While it is cheap it is made for every question, unless the system's queue
+of changes is empty since the last one; above that a watch names what changed. A scan in the background now and then
+finds what either lost.
 """
 
 import fcntl
@@ -18,9 +19,10 @@ from pathlib import Path
 from sqlite3 import Connection
 
 from deskhand.errors import DeskError
+from deskhand.locks import wait_for_lock
 from deskhand.notes import catalog, walk
 from deskhand.notes.catalog import Catalog
-from deskhand.notes.watch import VaultWatch
+from deskhand.notes.watch import ChangeQueue, VaultWatch
 
 RESCAN_SECONDS = 5.0
 RESCAN_SHARE = 20
@@ -30,6 +32,8 @@ FILED_AT_ONCE = 64
 MOST_NAMED = 1000
 """With more reports than this, a scan is cheaper than looking at each."""
 BATCH_BYTES = 4_000_000
+LONGEST_FILING = 600.0
+"""Seconds for which whoever builds the index waits for another process that files."""
 DEAD_ALLOWED = 1000
 """How many dead versions may lie in the text tables before they are all made again."""
 PAUSE = 0.005
@@ -53,13 +57,14 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A complete scan: when, by both clocks; its cost; into which index; whether the watch stood before it."""
+    """A complete scan: when, by both clocks; its cost; into which index; whether watch and queue stood before it."""
 
     wall: float
     started: float
     cost: float
     generation: str
     watched: bool
+    queued: bool
 
 
 class Upkeep:
@@ -73,6 +78,7 @@ class Upkeep:
         self._background = background
         self._catalog = Catalog(file)
         self._watch = VaultWatch(root)
+        self._queue = ChangeQueue()
         self._looking = threading.Lock()
         self._writing = threading.Lock()
         self._guard = threading.Lock()
@@ -113,6 +119,7 @@ class Upkeep:
         self._watch.close()
         for thread in tuple(self._threads.values()):
             thread.join()
+        self._queue.close()
         self._catalog.close()
 
     @contextmanager
@@ -147,17 +154,18 @@ class Upkeep:
             last = self._catch_up(db, root, asked)
         if self._background and catalog.stale_paths(db, 1):
             self._start("file", self._file_in_background)
-        if last is None:
-            return None
-        if self._background and last.started + max(RESCAN_SECONDS, RESCAN_SHARE * last.cost) < asked:
+        scanned = self._last
+        if self._background and scanned and scanned.started + max(RESCAN_SECONDS, RESCAN_SHARE * scanned.cost) < asked:
             self._start("scan", self._scan_in_background)
-        return datetime.fromtimestamp(last.wall, UTC)
+        return datetime.fromtimestamp(last.wall, UTC) if last else None
 
     def _catch_up(self, db: Connection, root: walk.Root, asked: float) -> _Scan | None:
         """Look at what was reported since the last scan, and return that scan; where it cannot be relied on, scan."""
         last = self._reliable(db, root)
         if last is None and self._last and self._last.started >= asked:
             return None  # somebody else scanned while this question waited for its turn
+        if last is None and self._is_unchanged(db, root):
+            return None
         with self._guard:
             named = self._touched | self._watch.drain()
             self._touched = set()
@@ -179,6 +187,15 @@ class Upkeep:
             return None
         return last if last.generation == catalog.generation(db) else None
 
+    def _is_unchanged(self, db: Connection, root: walk.Root) -> bool:
+        """Whether a scan now would find what the last one did."""
+        last = self._last
+        if last is None or not last.queued or last.cost > self._scan_budget or self._touched:
+            return False
+        if last.generation != catalog.generation(db) or catalog.has_racy(db) or not self._queue.covers(root):
+            return False
+        return self._queue.is_empty()
+
     def _look_at(self, db: Connection, root: walk.Root, named: set[str]) -> None:
         changes: dict[str, walk.Key | None] = {}
         for path in named:
@@ -195,7 +212,14 @@ class Upkeep:
         watched = self._watch.covers(root)
         wall = self._now()
         started = time.monotonic()
-        found = walk.scan(root, pause=pause)
+        queued = bool(self._last and self._last.queued)
+        if pause:
+            found = walk.scan(root, pause=pause)
+        else:
+            # In the background nobody may take away what the next question must find in the queue.
+            self._queue.begin(root)
+            found = walk.scan(root, enter=self._queue.watch)
+            queued = self._queue.covers(root)
         cost = time.monotonic() - started
         versions = catalog.versions(db)
         dead = versions - len(found)
@@ -204,7 +228,7 @@ class Upkeep:
         else:
             changes: dict[str, walk.Key | None] = {path: found[path] for path in named if path in found}
             self._apply(db, root, changes | catalog.differences(db, found))
-        self._last = _Scan(wall, started, cost, catalog.generation(db), watched)
+        self._last = _Scan(wall, started, cost, catalog.generation(db), watched, queued)
         if cost > self._scan_budget:
             self._watch.start()
 
@@ -270,20 +294,17 @@ class Upkeep:
     def _turn_to_file(self, *, wait: bool) -> Iterator[bool]:
         """One process files at a time; True if it is this one. A killed one gives its turn back."""
         file = self._catalog.file
-        fd = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        how = fcntl.LOCK_EX
-        if not wait:
-            how |= fcntl.LOCK_NB
-        try:
-            fcntl.flock(fd, how)
-        except BlockingIOError:
-            os.close(fd)
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            os.close(fd)
+        opened = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        with os.fdopen(opened, "r+b") as lock:
+            ours = True
+            try:
+                if wait:
+                    wait_for_lock(lock.fileno(), "the index of the notes", LONGEST_FILING)
+                else:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                ours = False
+            yield ours
 
     def _start(self, name: str, work: Callable[[], None]) -> None:
         def run() -> None:

@@ -1,23 +1,33 @@
 """The vault: what can be done with notes, safely. Knows nothing of MCP and nothing of approval."""
 
+import json
 import os
+import posixpath
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field
 
+from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
-from deskhand.notes import disk, frontmatter, paths, walk
+from deskhand.notes import catalog, disk, editing, frontmatter, paths, walk
+from deskhand.notes.editing import Edit, EditedText
 from deskhand.notes.index import Index, NoteList, is_absent
-from deskhand.notes.links import Move, relink, same, stem, wikilinks
+from deskhand.notes.links import Move, is_attachment, relink, same, stem
+from deskhand.notes.outline import Lines, read_outline
+from deskhand.notes.templates import DATE, Filler, format_date
 
 _TRIES = 5
 _PAGE = 1000
 _BACKLINKS = 30
+_LISTED = 200
+_TAGS = 200
+_LONGEST = 200
 
 
 class NoteContent(BaseModel):
@@ -37,6 +47,72 @@ class FolderListing:
     notes: list[str]
 
 
+class EditedNote(BaseModel):
+    path: str
+    etag: str = Field(description="of the note as it is now")
+    lines: list[str] = Field(description="where each edit of the body stands now")
+    created: bool | None = Field(None, exclude_if=is_absent)
+
+
+class OutlineHeading(BaseModel):
+    level: int
+    text: str
+    line: int
+
+
+class OutlineBlock(BaseModel):
+    id: str
+    line: int
+
+
+class NoteOutline(BaseModel):
+    path: str
+    etag: str
+    lines: int = Field(description="how many lines the file has")
+    body_line: int = Field(description="the line in which the body begins")
+    headings: list[OutlineHeading]
+    blocks: list[OutlineBlock] = Field(description="block ids")
+    left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
+
+
+class OutgoingLink(BaseModel):
+    link: str = Field(description="as it is written")
+    path: str
+
+
+class NoteLinks(BaseModel):
+    path: str
+    outgoing: list[OutgoingLink]
+    backlinks: list[str]
+    unresolved: list[str] = Field(description="links to notes that are not there")
+    files: list[str] = Field(description="links to files that are no notes")
+    left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
+
+
+class TagCount(BaseModel):
+    tag: str
+    notes: int
+
+
+class TagList(BaseModel):
+    tags: list[TagCount]
+    left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
+
+
+class DailyNote(BaseModel):
+    path: str
+    date: str
+    exists: bool
+    created: bool = False
+    etag: str | None = Field(None, exclude_if=is_absent)
+
+
+class TemplatedNote(BaseModel):
+    path: str
+    etag: str
+    left: list[str] = Field(description="placeholders that nothing was given for")
+
+
 class MovedNote(BaseModel):
     moved: bool = True
     links_updated: int | None = Field(None, exclude_if=is_absent)
@@ -44,10 +120,13 @@ class MovedNote(BaseModel):
 
 
 class Vault:
-    def __init__(self, root: Path, index_file: Path, sign: Callable[[str], object]) -> None:
-        """`sign` is given the text of each note before a tool writes or moves it."""
+    def __init__(
+        self, root: Path, index_file: Path, sign: Callable[[str], object], now: Callable[[], datetime] = utc_now
+    ) -> None:
+        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time."""
         self._root = root
         self._sign = sign
+        self._now = now
         self._index = Index(root, index_file)
 
     def close(self) -> None:
@@ -70,7 +149,7 @@ class Vault:
         with paths.opened(self._root, tuple(folders)) as (folder, found):
             actual = paths.on_disk(folder, name)
             if actual is None:
-                raise NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
+                raise _missing(path)
             return "/".join((*found, actual)), disk.read(folder, actual)
 
     def write(
@@ -91,14 +170,177 @@ class Vault:
                 disk.create(folder, actual, fresh)
                 new = fresh
             else:
-                if if_match not in (None, disk.etag(old)):
-                    raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+                _demand_match(path, old, if_match)
                 new = _rewrite(old, canonical, properties, body, merge=merge)
                 if new != old:
                     self._sign(_decode(new, canonical))
-                    disk.replace(folder, actual, new, if_match)
+                    disk.replace(folder, actual, new, old if if_match else None)
         self._index.touch(canonical)
         return _content(canonical, new)
+
+    def append(self, path: str, text: str, heading: str | None = None, *, create: bool = False) -> EditedNote:
+        """Add a text at the end of a note, or of what stands directly under a heading."""
+        _demand_text(text)
+        return self._change(path, partial(editing.append, added=text, heading=heading, create=create), create=create)
+
+    def edit(self, path: str, edits: Sequence[Edit], *, if_match: str | None = None) -> EditedNote:
+        """Make all the edits or none; every byte outside them stays."""
+        return self._change(path, partial(editing.edit, edits=edits), if_match=if_match)
+
+    def _change(
+        self, path: str, change: Callable[[str], EditedText], *, if_match: str | None = None, create: bool = False
+    ) -> EditedNote:
+        names = paths.note_path(path)
+        paths.deny_protected(names)
+        with paths.opened(self._root, names[:-1], create=create) as (folder, found):
+            for _ in range(_TRIES):
+                with disk.locked(folder):
+                    actual = paths.on_disk(folder, names[-1])
+                    canonical = "/".join((*found, actual or unicodedata.normalize("NFC", names[-1])))
+                    old = disk.read(folder, actual) if actual else None
+                    if old is None and not create:
+                        raise _missing(path)
+                    _demand_match(path, old or b"", if_match)
+                    edited = change(_decode(old or b"", canonical))
+                    try:
+                        new = self._put(folder, canonical, old, edited.text)
+                    except Changed:
+                        if if_match is not None:
+                            raise
+                        continue  # another program saved meanwhile: the same edit, in what it saved
+                self._index.touch(canonical)
+                created = True if old is None else None
+                return EditedNote(path=canonical, etag=disk.etag(new), lines=edited.lines, created=created)
+        raise Changed(f"{path} is being written all the time")
+
+    def _put(self, folder: int, path: str, old: bytes | None, text: str) -> bytes:
+        """Put the text of a note in the place of the old bytes, if those are still there; its bytes."""
+        new = _encode(text, path)
+        if new == old:
+            return new
+        name = path.rpartition("/")[2]
+        self._sign(text)
+        if old is None:
+            disk.create(folder, name, new)
+        else:
+            disk.replace(folder, name, new, old)
+        return new
+
+    def outline(self, path: str) -> NoteOutline:
+        canonical, data = self._bytes(path)
+        outline = read_outline(_decode(data, canonical))
+        number = Lines(outline.flat)
+        headings = [
+            OutlineHeading(level=each.level, text=each.text[:_LONGEST], line=number.at(each.start))
+            for each in outline.headings[:_LISTED]
+        ]
+        number = Lines(outline.flat)
+        blocks = [OutlineBlock(id=name, line=number.at(place)) for name, place in editing.block_ids(outline)]
+        return NoteOutline(
+            path=canonical,
+            etag=disk.etag(data),
+            lines=outline.flat.count("\n") + (outline.flat[-1:] not in ("", "\n")),
+            body_line=outline.line_of(outline.body),
+            headings=headings,
+            blocks=blocks[:_LISTED],
+            left_out=_left_out((len(outline.headings), len(headings)), (len(blocks), _LISTED)),
+        )
+
+    def links(self, path: str) -> NoteLinks:
+        canonical, data = self._bytes(path)
+        targets = catalog.marks_of(_decode(data, canonical)).targets
+        files = [target for target in targets if is_attachment(target)]
+        found = self._index.resolve([target for target in targets if not is_attachment(target)], canonical)
+        outgoing = [OutgoingLink(link=target, path=path) for target, path in found.items() if path]
+        unresolved = [target for target, path in found.items() if path is None]
+        backlinks, count = self._index.backlinks(canonical, _LISTED)
+        return NoteLinks(
+            path=canonical,
+            outgoing=outgoing[:_LISTED],
+            backlinks=[*backlinks],
+            unresolved=unresolved[:_LISTED],
+            files=files[:_LISTED],
+            left_out=_left_out(
+                (len(outgoing), _LISTED), (count, _LISTED), (len(unresolved), _LISTED), (len(files), _LISTED)
+            ),
+        )
+
+    def tags(self) -> TagList:
+        found = sorted(self._index.tags(), key=lambda each: (-each[1], each[0].casefold()))
+        listed = [TagCount(tag=tag, notes=notes) for tag, notes in found[:_TAGS]]
+        return TagList(tags=listed, left_out=_left_out((len(found), _TAGS)))
+
+    def daily(self, when: str | None, *, create: bool = False) -> DailyNote:
+        """The note of a day, where and as Obsidian makes it in this vault."""
+        now = self._now()
+        day = _day(when, now)
+        settings = self._daily_settings()
+        name = format_date(settings.get("format") or DATE, day)
+        path = f"{posixpath.join(settings.get('folder') or '', name).strip('/')}.md"
+        try:
+            canonical, data = self._bytes(path)
+        except NotFound:
+            if not create:
+                return DailyNote(path=path, date=day.date().isoformat(), exists=False)
+        else:
+            return DailyNote(path=canonical, date=day.date().isoformat(), exists=True, etag=disk.etag(data))
+        text = ""
+        if template := settings.get("template"):
+            text = self._filler(path, day, {}).fill(self.text(_as_note(template)))
+        made = self._create(path, text)
+        return DailyNote(path=made.path, date=day.date().isoformat(), exists=True, created=True, etag=made.etag)
+
+    def from_template(self, template: str, path: str, values: Mapping[str, Any]) -> TemplatedNote:
+        """A new note from a template of the vault; never in the place of another note."""
+        filler = self._filler(path, self._now(), values)
+        made = self._create(path, filler.fill(self._template(template)))
+        return TemplatedNote(path=made.path, etag=made.etag, left=[*filler.left])
+
+    def _create(self, path: str, text: str) -> NoteContent:
+        names = paths.note_path(path)
+        paths.deny_protected(names)
+        _encode(text, path)  # what is no note must not leave a folder behind
+        with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
+            name = unicodedata.normalize("NFC", names[-1])
+            canonical = "/".join((*found, name))
+            _demand_free(folder, name, "", canonical)
+            data = self._put(folder, canonical, None, text)
+        self._index.touch(canonical)
+        return _content(canonical, data)
+
+    def _template(self, name: str) -> str:
+        """The template of this path, or of this name in the folder that Obsidian has for them."""
+        try:
+            return self.text(_as_note(name))
+        except NotFound:
+            folder = self._obsidian_settings("templates.json").get("folder")
+            if not folder:
+                raise
+            return self.text(posixpath.join(folder.strip("/"), _as_note(name)))
+
+    def _filler(self, path: str, day: datetime, values: Mapping[str, Any]) -> Filler:
+        formats = self._obsidian_settings("templates.json")
+        given = {"date": formats.get("dateFormat"), "time": formats.get("timeFormat")}
+        return Filler(stem(path), day, self._now(), values, given)
+
+    def _daily_settings(self) -> dict[str, Any]:
+        """Those of the community's periodic notes where it makes the daily ones, else Obsidian's own."""
+        periodic = self._obsidian_settings("plugins", "periodic-notes", "data.json").get("daily")
+        if isinstance(periodic, dict) and periodic.get("enabled"):
+            return {key: value for key, value in periodic.items() if isinstance(value, str)}
+        return self._obsidian_settings("daily-notes.json")
+
+    def _obsidian_settings(self, *names: str) -> dict[str, Any]:
+        """The texts in a file of Obsidian's settings; nothing where it has none."""
+        place = "/".join((".obsidian", *names))
+        try:
+            with paths.opened(self._root, (".obsidian", *names[:-1])) as (folder, _):
+                found = json.loads(disk.read(folder, names[-1]))
+        except (NotFound, FileNotFoundError):
+            return {}
+        except ValueError as error:
+            raise Unreadable(f"{place} is not JSON", hint="correct it in Obsidian's settings") from error
+        return found if isinstance(found, dict) else {}
 
     def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
         old_names = paths.note_path(source, "source")
@@ -142,21 +384,11 @@ class Vault:
 
     def paths_named(self, name: str) -> list[str]:
         """The notes that a link means by their bare name, the ones nearest to the top first."""
-        found = [path for path in _all_paths(partial(self._index.list, "", None, _PAGE)) if same(stem(path), name)]
-        return sorted(found, key=lambda path: (path.count("/"), path))
+        return sorted(self._index.paths_named(name), key=lambda path: (path.count("/"), path))
 
     def linked_from(self, path: str) -> list[str]:
-        """Notes that name this one in a wikilink, among the newest few that mention it."""
-        found = self._index.search(f"[[{stem(path)}", _BACKLINKS, None).notes
-        return [note.path for note in found if note.path != path and self._has_link(note.path, path)]
-
-    def _has_link(self, holder: str, path: str) -> bool:
-        try:
-            body = self.read(holder).body
-        except (NotFound, Unreadable, Denied):
-            return False
-        ends = (path[: -len(".md")], stem(path))
-        return any(same(target.removesuffix(".md"), end) for target in wikilinks(body) for end in ends)
+        """Some of the notes with a link to this one."""
+        return [*self._index.backlinks(path, _BACKLINKS)[0]]
 
     def _update_links(self, old: str, new: str) -> MovedNote:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
@@ -190,12 +422,50 @@ class Vault:
                 paths.deny_protected(names)
                 try:
                     with disk.locked(folder):
-                        disk.replace(folder, names[-1], text.encode(), disk.etag(old))
+                        disk.replace(folder, names[-1], text.encode(), old)
                 except Changed:
                     continue
                 self._index.touch(holder)
                 return 1
         raise Changed(f"{holder} is being written all the time")
+
+
+def _as_note(path: str) -> str:
+    """Obsidian names a template without its ending."""
+    return path if path.lower().endswith(".md") else f"{path}.md"
+
+
+def _day(text: str | None, now: datetime) -> datetime:
+    """The day that is meant, at this time of day."""
+    days = {"today": 0, "yesterday": -1, "tomorrow": 1}
+    word = (text or "today").strip().lower()
+    if word in days:
+        return now + timedelta(days=days[word])
+    try:
+        found = date.fromisoformat(word)
+    except ValueError:
+        problem = FieldProblem("date", "is not a date", printable(text), now.date().isoformat())
+        raise InvalidInput("The date cannot be read.", fields=[problem], hint="Write it as 2026-11-30.") from None
+    return now.replace(year=found.year, month=found.month, day=found.day)
+
+
+def _missing(path: str) -> NotFound:
+    return NotFound(f"there is no note {path}", path=path, hint="list_notes shows what is there")
+
+
+def _demand_match(path: str, data: bytes, if_match: str | None) -> None:
+    if if_match is not None and if_match != disk.etag(data):
+        raise Changed(f"{path} was changed since it was read", hint="read it again, then decide")
+
+
+def _demand_text(text: str) -> None:
+    if not text.strip():
+        raise InvalidInput("There is nothing to add.", fields=[FieldProblem("text", "must not be blank")])
+
+
+def _left_out(*lists: tuple[int, int]) -> int | None:
+    """How many are left out, of lists of which so many are there and so many are shown."""
+    return sum(max(0, there - shown) for there, shown in lists) or None
 
 
 def _all_paths(ask: Callable[[str | None], NoteList]) -> Iterator[str]:
@@ -234,7 +504,10 @@ def _decode(data: bytes, path: str) -> str:
 
 
 def _encode(text: str, path: str) -> bytes:
-    data = text.encode()
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(f"What would be in {path} is not valid Unicode.") from None
     if len(data) > disk.SIZE_LIMIT:
         raise TooLarge(f"{path} would be too large for a note", limit=disk.SIZE_LIMIT)
     return data

@@ -1,10 +1,16 @@
 """The notes below a folder, as the file system has them: regular files, no links, no dot-names."""
 
+import ctypes
+import errno
 import os
+import struct
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any
 
 from deskhand.errors import Unavailable
 
@@ -14,6 +20,10 @@ Key = tuple[int, int, int, int]
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # A FIFO that somebody named like a note must not block the open.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# openat2 has the same number on every processor; O_NONBLOCK and the like, no mode, and RESOLVE_NO_MAGICLINKS,
+# RESOLVE_NO_SYMLINKS and RESOLVE_BENEATH.
+_OPENAT2 = 437
+_HOW = struct.pack("QQQ", _FILE, 0, 0x2 | 0x4 | 0x8)
 _SIGNED = (1 << 63) - 1
 _REACHED = 64
 _ENDINGS = (".md", ".MD", ".Md", ".mD")
@@ -38,6 +48,14 @@ class Root:
             self._reached[path] = inner
         return self._reached[path]
 
+    def open(self, path: str) -> int:
+        """A descriptor of the file, reached without following any link."""
+        found = _open_at_once(self.fd, path)
+        if found is not None:
+            return found
+        folder, _, name = path.rpartition("/")
+        return os.open(name, _FILE, dir_fd=self.reach(folder))
+
     def close(self) -> None:
         self._let_go()
         os.close(self.fd)
@@ -46,6 +64,28 @@ class Root:
         for fd in self._reached.values():
             os.close(fd)
         self._reached.clear()
+
+
+@cache
+def _system_call() -> Any:
+    """The C library's way to call the system; None where openat2 cannot be called so."""
+    if sys.platform != "linux":
+        return None
+    return getattr(ctypes.CDLL(None, use_errno=True), "syscall", None)
+
+
+def _open_at_once(root: int, path: str) -> int | None:
+    """What a walk from folder to folder gives, by one call of the system; None where it has none for that."""
+    call = _system_call()
+    if call is None:
+        return None
+    found = int(call(_OPENAT2, root, os.fsencode(path), _HOW, len(_HOW)))
+    if found >= 0:
+        return found
+    code = ctypes.get_errno()
+    if code in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
+        return None
+    raise OSError(code, os.strerror(code), path)
 
 
 @contextmanager
@@ -64,8 +104,10 @@ def open_root(root: Path) -> Iterator[Root]:
         folder.close()
 
 
-def scan(root: Root, start: str = "", pause: Callable[[], None] | None = None) -> dict[str, Key]:
-    """Every note at or below `start`, with its key. `pause` is called before each folder."""
+def scan(
+    root: Root, start: str = "", pause: Callable[[], None] | None = None, enter: Callable[[int], None] | None = None
+) -> dict[str, Key]:
+    """Every note at or below `start`, with its key. Before each folder, `pause` and `enter` (with its descriptor)."""
     if start and not all(map(is_visible, start.split("/"))):
         return {}
     found: dict[str, Key] = {}
@@ -77,7 +119,10 @@ def scan(root: Root, start: str = "", pause: Callable[[], None] | None = None) -
             pause()
         folder = folders.pop()
         try:
-            with os.scandir(root.reach(folder)) as entries:
+            reached = root.reach(folder)
+            if enter:
+                enter(reached)
+            with os.scandir(reached) as entries:
                 _sort(entries, f"{folder}/".lstrip("/"), found, folders)
         except OSError:
             continue  # gone, replaced by a link or not ours to read: nothing there to show
@@ -95,9 +140,8 @@ def key_of(root: Root, path: str) -> Key | None:
 
 def read(root: Root, path: str) -> tuple[bytes, Key] | None:
     """The note's bytes and the key it had before they were read; None when it is no note (any more)."""
-    folder, _, name = path.rpartition("/")
     try:
-        file = os.open(name, _FILE, dir_fd=root.reach(folder))
+        file = root.open(path)
     except PermissionError:
         key = key_of(root, path)
         return key and (b"", key)

@@ -71,7 +71,7 @@ def change(root: Path, folders: tuple[str, ...], name: str, changed: Callable[[b
                 if old is None:
                     disk.create(opened, name, new)
                 else:
-                    disk.replace(opened, name, new, disk.etag(old))
+                    disk.replace(opened, name, new, old)
                 return
     raise Changed(f"{'/'.join((*folders, name))} is being written all the time")
 

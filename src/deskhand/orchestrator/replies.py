@@ -79,9 +79,10 @@ async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
     # That a mail was sent is read from the ledger, never from an answer: a lost answer is no failure.
     after = await desk.gate.find(request.id)
     if after.state == "approved":
-        again = await later.fail(desk.store, after, failure, desk.now())
+        # Counted from before the try: the gate has counted it too, where it came as far as that.
+        again = await later.fail(desk.store, request, failure, desk.now())
         said = f"{failure.code}: {failure.message}"
-        marks = {"last_error": said, "attempts": after.attempts + 1, "next_try": iso(again)}
+        marks = {"last_error": said, "attempts": request.attempts + 1, "next_try": iso(again)}
         await desk.door.explain(after, marks)
 
 

@@ -22,7 +22,7 @@ from deskhand.gate import ledger
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
 from deskhand.notes.folders import WORKFLOW
-from deskhand.notes.markdown import escape
+from deskhand.notes.markdown import escape, escape_sentence
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.watcher import mailbox_name
 from deskhand.store import Transaction
@@ -142,7 +142,7 @@ def _write_state(root: Path, state: Mapping[str, Any]) -> None:
         theirs = theirs or {}
         others = {name: value for name, value in theirs.items() if name not in _own_names(theirs) | {_OWN}}
         aside_now = sorted(file.name for file in (root / "Logs").glob(f"{_ASIDE}*.json"))
-        own = dict(state)
+        own = {name: theirs[name] for name in _own_names(theirs) & theirs.keys() & {"last_mail"}} | dict(state)
         if aside_now:
             own["put_aside"] = f"was no JSON object: {', '.join(aside_now)}"
         own = {name: value for name, value in own.items() if name not in others}
@@ -169,8 +169,10 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     await asyncio.to_thread(files.write, root, (), "Dashboard.md", text.encode())
 
 
-def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> str:
-    """The whole as Markdown; `put` makes one harmless line of what others wrote."""
+def page(
+    status: Status, now: datetime, put: Callable[[str], str] = escape, say: Callable[[str], str] = escape_sentence
+) -> str:
+    """The whole as Markdown; `put` makes one harmless line of what others wrote, `say` of the desk's own words."""
 
     def table(counts: Mapping[str, int]) -> str:
         return "\n".join(f"| {name} | {count} |" for name, count in counts.items()) or "| none | 0 |"
@@ -179,16 +181,16 @@ def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> s
     if status.waiting_total > len(status.waiting):
         lines.append(f"- and {status.waiting_total - len(status.waiting)} more")
     troubles = [
-        f"- {put(each.what)}: {put(each.error)} ({each.state}, tried {each.attempts} times)" for each in status.errors
+        f"- {put(each.what)}: {say(each.error)} ({each.state}, tried {each.attempts} times)" for each in status.errors
     ]
-    health = [f"- {name}: {put(str(value))}" for name, value in status.health.items() if name != "cursor"]
+    health = [f"- {name}: {say(str(value))}" for name, value in status.health.items() if name != "cursor"]
     parts = [
         "# The desk",
         f"## Folders\n\n| folder | notes |\n|---|---|\n{table(status.folders)}",
         f"## Mails\n\n| state | mails |\n|---|---|\n{table(status.mails)}",
         "## Waiting for you\n\n" + ("\n".join(lines) or "Nothing waits."),
-        *_list_files("In Approved/, but not sent", status.idle, put),
-        *_list_files("In Needs_Action/, but not triaged", status.not_triaged, put),
+        *_list_files("In Approved/, but not sent", status.idle, put, say),
+        *_list_files("In Needs_Action/, but not triaged", status.not_triaged, put, say),
         "## Health\n\n" + ("\n".join(health) or "Nothing is known yet."),
         "## Last errors\n\n" + ("\n".join(troubles) or "None."),
     ]
@@ -196,11 +198,11 @@ def page(status: Status, now: datetime, put: Callable[[str], str] = escape) -> s
     return frontmatter.render(properties, "\n" + "\n\n".join(parts) + "\n")
 
 
-def _list_files(title: str, why: Mapping[str, str], put: Callable[[str], str]) -> list[str]:
+def _list_files(title: str, why: Mapping[str, str], put: Callable[[str], str], say: Callable[[str], str]) -> list[str]:
     """A part of the page, where there is anything to name."""
     if not why:
         return []
-    lines = [f"- {put(path)}: {put(reason)}" for path, reason in list(why.items())[:SHOWN]]
+    lines = [f"- {put(path)}: {say(reason)}" for path, reason in list(why.items())[:SHOWN]]
     if len(why) > SHOWN:
         lines.append(f"- and {len(why) - SHOWN} more")
     return [f"## {title}\n\n" + "\n".join(lines)]

@@ -82,6 +82,7 @@ class JoiningDoor:
             await server.run_wire(wire)
         finally:
             self._wires.discard(wire)
+            await wire.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int) -> DeskServer | None:
         names = sorted({option.variable for option in OPTIONS.values()} | {"TZ"})

@@ -19,7 +19,11 @@ a call out of the caller's scope, whatever the tool."""
 _TARGETS = ("path", "source", "task_id", "recipient", "message_id", "id")
 # Names of things and how they were changed, never what somebody wrote into them.
 _RECORDED = frozenset(
-    {*_TARGETS, "destination", "if_match", "merge", "update_links", "task_ids", "action", "decision", "status"}
+    {
+        *_TARGETS,
+        *("destination", "if_match", "merge", "update_links", "template", "date", "create"),
+        *("task_ids", "action", "decision", "status"),
+    }
 )
 
 

@@ -17,7 +17,7 @@ from deskhand.audit import masked
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.actions import SUBJECT_LIMIT, Mail, ReplyEmail, SendEmail
+from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client
@@ -171,7 +171,7 @@ def _only(text: str) -> CallToolResult:
     return _answer(text, EmailResult(result=text))
 
 
-def _about(mail: Mail, filed: Sent | SavedDraft, at: datetime, *lines: str | None) -> CallToolResult:
+def _about(mail: Action, filed: Sent | SavedDraft, at: datetime, *lines: str | None) -> CallToolResult:
     text = "\n".join(filter(None, lines))
     data = EmailResult(
         result=text,

@@ -21,7 +21,7 @@ Subject = Annotated[str, Field(max_length=998, description="Email subject line")
 _TARGETS = ("to", "message_id", "thread_id", "query")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
-    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name"),
+    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name", "do", "label"),
 )
 
 
@@ -29,13 +29,14 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
     """Writes to the record and to the vault's log: which mail and which words were asked for, but no body."""
 
     async def record(call: Call) -> None:
-        kept = {key: _redact_argument(key, value) for key, value in call.arguments.items() if key in _RECORDED}
+        given = {key: value for key, value in call.arguments.items() if key in _RECORDED and value is not None}
+        kept = {key: _redact_argument(key, value) for key, value in given.items()}
         target = next((kept[key] for key in _TARGETS if key in kept), "-")
         result: Result | None = None
         if call.tool == "draft_email" and call.error is None and desk.settings.dev_mode:
             result = "dev_mode"
-        given = (actor, call.tool, target, call.with_client(kept), call.error, call.milliseconds)
-        await desk.record(*given, result=result, in_vault=True)
+        entry = (actor, call.tool, target, call.with_client(kept), call.error, call.milliseconds)
+        await desk.record(*entry, result=result, in_vault=True)
 
     return record
 

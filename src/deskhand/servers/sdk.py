@@ -17,7 +17,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.stdio import AnsweringStream
+from deskhand.servers.stdio import AnsweringStream, NotingStream, OpenRequests
 from deskhand.servers.wire import Wire
 
 
@@ -36,22 +36,23 @@ class SDKServer(MCPServer[None]):
         return await self.list_resource_page(params.cursor if params else None)
 
     async def run_stdio_async(self) -> None:
-        server = self._lowlevel_server
         async with stdio_server() as (incoming, outgoing):
             # A stray print stays in Python's buffer and would land on the wire at exit.
             with contextlib.redirect_stdout(sys.stderr):
-                await server.run(
-                    AnsweringStream(incoming, outgoing),
-                    outgoing,
-                    server.create_initialization_options(),
-                )
+                await self._serve(incoming, outgoing)
 
     async def run_wire(self, wire: Wire) -> None:
         """Serve one connection that speaks as stdio does; any number of them at once."""
-        server = self._lowlevel_server
         given: Any = wire
         async with stdio_server(given, given) as (incoming, outgoing):
-            await server.run(AnsweringStream(incoming, outgoing), outgoing, server.create_initialization_options())
+            await self._serve(incoming, outgoing)
+
+    async def _serve(self, incoming: Any, outgoing: Any) -> None:
+        server = self._lowlevel_server
+        requests = OpenRequests()
+        heard = AnsweringStream(incoming, outgoing, requests)
+        said = NotingStream(outgoing, requests)
+        await server.run(heard, said, server.create_initialization_options())
 
 
 class StrictMetadata(FuncMetadata):

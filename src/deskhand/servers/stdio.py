@@ -1,12 +1,28 @@
-"""Lines on stdin that are no message: they are answered here, where the SDK would leave their sender waiting."""
+"""A client on stdio gets an answer to each line that it sent: to one that is no message, and to the last one too."""
 
 import json
 from typing import Any, Protocol, Self
 
 import anyio
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCMessage,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from pydantic import ValidationError
+
+LAST_ANSWERS = 10.0
+"""Seconds in which what was asked may be answered when the client sends no more."""
+_LASTING = "subscriptions/listen"
+"""The one request that is answered only at the end."""
 
 
 class _Incoming(Protocol):
@@ -18,23 +34,82 @@ class _Incoming(Protocol):
 
 class _Outgoing(Protocol):
     async def send(self, item: SessionMessage, /) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+class OpenRequests:
+    """What was asked and is not answered yet."""
+
+    def __init__(self) -> None:
+        self._asked: set[RequestId] = set()
+        self._answered = anyio.Event()
+
+    def note(self, message: JSONRPCMessage) -> None:
+        match message:
+            case JSONRPCRequest(method=method, id=name) if method != _LASTING:
+                self._asked.add(name)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": str() | int() as name}):
+                self._close(name)
+            case JSONRPCResponse(id=name) | JSONRPCError(id=name) if name is not None:
+                self._close(name)
+
+    def _close(self, name: RequestId) -> None:
+        self._asked.discard(name)
+        self._answered.set()
+
+    async def wait(self) -> None:
+        """Until everything is answered, but not for ever."""
+        with anyio.move_on_after(LAST_ANSWERS):
+            while self._asked:
+                self._answered = anyio.Event()
+                await self._answered.wait()
+
+
+class NotingStream:
+    """The outgoing messages; whatever answers a request closes it."""
+
+    def __init__(self, outgoing: _Outgoing, requests: OpenRequests) -> None:
+        self._outgoing = outgoing
+        self._requests = requests
+
+    async def send(self, item: SessionMessage) -> None:
+        await self._outgoing.send(item)
+        self._requests.note(item.message)
+
+    async def aclose(self) -> None:
+        await self._outgoing.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 class AnsweringStream:
-    """The incoming messages, without what is none; whoever sent that gets a JSON-RPC error."""
+    """The incoming messages, without what is none; whoever sent that gets a JSON-RPC error.
 
-    def __init__(self, incoming: _Incoming, outgoing: _Outgoing) -> None:
+    The SDK drops what is under way when they end. So they end only when it is answered.
+    """
+
+    def __init__(self, incoming: _Incoming, outgoing: _Outgoing, requests: OpenRequests) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
+        self._requests = requests
 
     @property
     def last_context(self) -> Any:
         return self._incoming.last_context
 
     async def receive(self) -> SessionMessage | Exception:
-        while isinstance(item := await self._incoming.receive(), Exception):
-            if (answer := _answer_to(item)) is not None:
-                await self._outgoing.send(SessionMessage(answer))
+        try:
+            while isinstance(item := await self._incoming.receive(), Exception):
+                if (answer := _answer_to(item)) is not None:
+                    await self._outgoing.send(SessionMessage(answer))
+        except anyio.EndOfStream:
+            await self._requests.wait()
+            raise
+        self._requests.note(item.message)
         return item
 
     async def aclose(self) -> None:

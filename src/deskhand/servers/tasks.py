@@ -140,22 +140,24 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
     async def update_task(
         ctx: Caller,
         task_id: Annotated[TaskId, Field(description="ID of task to update")],
-        title: Annotated[Title | None, Field(description="New task title (optional)")] = None,
+        title: Annotated[Title | MISSING | None, Field(description="New task title (optional)")] = MISSING,
         description: Annotated[
             Description | MISSING | None, Field(description="New task description (optional, null to clear)")
         ] = MISSING,
-        priority: Annotated[PriorityLevel | None, Field(description="New priority level (optional)")] = None,
+        priority: Annotated[
+            PriorityLevel | MISSING | None, Field(description="New priority level (optional)")
+        ] = MISSING,
         due_date: Annotated[
             Instant | MISSING | None,
             Field(description="New due date in ISO 8601 format (optional, null to clear)"),
         ] = MISSING,
     ) -> ToolResult[TaskResponse]:
         """Change title, description, priority or due date. What is left out stays."""
-        body = _given({"title": title, "priority": priority})
-        if description is not MISSING:
-            body["description"] = description
-        if due_date is not MISSING:
-            body["due_date"] = due_date
+        asked = {"title": title, "description": description, "priority": priority, "due_date": due_date}
+        body = {name: value for name, value in asked.items() if value is not MISSING}
+        # Whose client says null where that can only mean "not given" says it for all that was left out.
+        if title is None or priority is None:
+            body = _given(body)
         _demand_change("update_task", body)
         return await _ask(desk, ctx, TaskResponse.model_validate, "PUT", f"/tasks/{task_id}", body)
 
@@ -296,10 +298,16 @@ def acting_user(desk: Desk, ctx: Caller) -> str:
         named = set()
     if not named and desk.settings.user is not None:
         named = {desk.settings.user}
-    if len(named) == 1 and tokens.is_user_id(user := named.pop()):
-        return str(user)
+    said = "Missing user context in MCP request"
+    if len(named) == 1:
+        user = named.pop()
+        if tokens.is_user_id(user):
+            return str(user)
+        said += f"; the id that it names must have 1 to {tokens.LONGEST_USER_ID} printable characters"
+    elif named:
+        said += "; _meta.user_id and X-User-ID name different users"
     raise AuthRequired(
-        "Service authentication failed: Missing user context in MCP request",
+        f"Service authentication failed: {said}",
         hint="Name the user in _meta.user_id or X-User-ID, connect with the user's own token, or set DESKHAND_USER",
     )
 

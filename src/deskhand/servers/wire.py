@@ -1,9 +1,11 @@
 """A connection that speaks MCP in lines, as stdio does: read, written, and brought to an end in order."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 
-_ANSWER = '{"jsonrpc":"2.0","id":'
+_TOO_LONG = b"{\n"
+"""In place of a line that no memory should have to hold: it is answered as one that is no message."""
 
 
 class Wire:
@@ -11,9 +13,7 @@ class Wire:
         self._reader = reader
         self._writer = writer
         self._over = asyncio.Event()
-        self._under_way = 0
-        self._quiet = asyncio.Event()
-        self._quiet.set()
+        self._served = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """The lines that come in, until the other side has no more or this one ends."""
@@ -25,34 +25,34 @@ class Wire:
                 if over.done():
                     reading.cancel()
                     return
-                if not (line := await reading):
+                try:
+                    line = await reading
+                except ValueError:
+                    line = _TOO_LONG
+                if not line:
                     return
-                self._count(line)
                 yield line.decode("utf-8", "replace")
         finally:
             over.cancel()
 
-    def _count(self, line: bytes) -> None:
-        if b'"method"' in line and b'"id"' in line:
-            self._under_way += 1
-            self._quiet.clear()
-
     async def write(self, text: str) -> None:
         self._writer.write(text.encode("utf-8", "surrogatepass"))
-        if text.startswith(_ANSWER) and '"method":' not in text[:200]:
-            self._under_way -= 1
-        if self._under_way <= 0:
-            self._quiet.set()
 
     async def flush(self) -> None:
-        await self._writer.drain()
+        # Whoever has gone is seen to have gone where lines are read; what they asked for is done to its end.
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
+    async def close(self) -> None:
+        """End it when all that was written has gone out."""
+        self._writer.close()
+        with contextlib.suppress(ConnectionError):
+            await self._writer.wait_closed()
+        self._served.set()
 
     async def finish(self, seconds: float) -> None:
-        """Let the calls that are under way be answered, then hear no more."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._quiet.wait()
-                await self._writer.drain()
-        except (TimeoutError, ConnectionError):
-            pass
+        """Hear no more, and let what was asked be answered."""
         self._over.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._served.wait()

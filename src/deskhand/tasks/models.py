@@ -107,7 +107,7 @@ Due = Annotated[
     str,
     BeforeValidator(due.check_due),
     Field(
-        description="ISO 8601 with an offset, or a word: today, tomorrow, friday, +3d, eom, 17:00, friday 17:00",
+        description="ISO 8601 with an offset, or words: today, friday, +3d, 30 nov, eom, 17:00, friday 17:00",
         json_schema_extra={
             "anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "pattern": due.WORDS}]
         },

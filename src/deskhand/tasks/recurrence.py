@@ -18,7 +18,7 @@ from pydantic_core import PydanticCustomError
 HORIZON_DAYS = 366 * 12
 LONGEST_SERIES_DAYS = 366 * 100
 LONGEST = 200
-_DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
+DAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")
 _FORMS = {
     "FREQ": r"DAILY|WEEKLY|MONTHLY|YEARLY",
     "INTERVAL": r"[1-9][0-9]{0,2}",
@@ -28,7 +28,7 @@ _FORMS = {
     "BYMONTHDAY": r"-?(?:[1-9]|[12][0-9]|3[01])(?:,-?(?:[1-9]|[12][0-9]|3[01]))*",
     "BYMONTH": r"(?:[1-9]|1[0-2])(?:,(?:[1-9]|1[0-2]))*",
     "BYSETPOS": r"-?[1-9][0-9]{0,2}(?:,-?[1-9][0-9]{0,2})*",
-    "WKST": "|".join(_DAYS),
+    "WKST": "|".join(DAYS),
 }
 USUAL = (
     r"^FREQ=(?:DAILY|WEEKLY|MONTHLY|YEARLY)(?:;INTERVAL=[1-9][0-9]?)?(?:;COUNT=[1-9][0-9]{0,2})?"
@@ -65,7 +65,7 @@ def parse(text: str) -> Recurrence:
     if "FREQ" not in parts or {"COUNT", "UNTIL"} <= parts.keys():
         raise ValueError("a rule has a FREQ and at most one of COUNT and UNTIL")
     found = [re.fullmatch(r"([+-]?\d)?(..)", day) for day in parts.get("BYDAY", "").split(",") if day]
-    weekdays = frozenset((int(day[1] or 0), _DAYS.index(day[2])) for day in found if day)
+    weekdays = frozenset((int(day[1] or 0), DAYS.index(day[2])) for day in found if day)
     freq = cast("Any", parts["FREQ"])
     if any(which for which, _ in weekdays) and not (freq == "MONTHLY" or (freq == "YEARLY" and "BYMONTH" in parts)):
         raise ValueError("a numbered BYDAY goes with FREQ=MONTHLY, or with FREQ=YEARLY and BYMONTH")
@@ -86,7 +86,7 @@ def parse(text: str) -> Recurrence:
         month_days=_numbers(parts.get("BYMONTHDAY", "")),
         months=_numbers(parts.get("BYMONTH", "")),
         places=_numbers(parts.get("BYSETPOS", "")),
-        week_start=_DAYS.index(parts.get("WKST", "MO")),
+        week_start=DAYS.index(parts.get("WKST", "MO")),
     )
 
 

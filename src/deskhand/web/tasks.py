@@ -4,6 +4,7 @@ import re
 import uuid
 from datetime import datetime
 from typing import Any, TypeVar
+from urllib.parse import parse_qs, urlencode
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ValidationError
@@ -13,9 +14,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand.app import Desk
+from deskhand.clock import local
 from deskhand.errors import BackendFailed, BadConfig, InvalidInput
 from deskhand.tasks import due
+from deskhand.tasks.agenda import group_tasks
 from deskhand.tasks.models import PRIORITIES, Task, TaskPage
+from deskhand.tasks.oneline import describe_rule, read_line, read_rule
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, next_page, number_in, text_in
@@ -26,6 +30,7 @@ M = TypeVar("M", bound=BaseModel)
 
 PAGE = 50
 STATES: dict[str, dict[str, str]] = {"open": {"completed": "false"}, "done": {"completed": "true"}, "all": {}}
+FILTERS = ("q", "label", "project", "priority")
 DONE = {
     "added": "The task was added.",
     "changed": "The task was changed.",
@@ -62,7 +67,7 @@ async def _show_list(
 ) -> Response:
     desk = desk_of(request)
     given = request.query_params
-    asked = {name: given.get(name, "").strip() for name in ("q", "label", "project", "priority")}
+    asked = {name: given.get(name, "").strip() for name in FILTERS}
     state = given.get("state", "open")
     if state not in STATES:
         state = "open"
@@ -80,9 +85,13 @@ async def _show_list(
         "tasks.html",
         title="Tasks",
         problem=problem,
-        tasks=[(task, _due(desk, task), _is_late(desk, task)) for task in found.tasks],
+        groups=[
+            (name, [(task, _due(desk, task), _due_words(desk, task), _rule(task)) for task in members])
+            for name, members in group_tasks(found.tasks, desk.now(), desk.settings.timezone)
+        ],
         total=found.total,
         older=next_page("/tasks", chosen | {"state": state}, "cursor", found.next_cursor),
+        filtered=urlencode(chosen | {"state": state}),
         asked=asked,
         state=state,
         priorities=PRIORITIES,
@@ -114,12 +123,14 @@ async def _add(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     typed = _texts(form)
     try:
-        body = {"title": ""} | _body(desk, typed)
+        line = read_line(typed.get("title", ""), desk.now(), _zone(desk))
+        given = {name: text for name, text in typed.items() if name != "title" and text.strip()}
+        body = line.body() | _body(desk, given)
         # One key for one form: a repeated request must not make a second task.
         await desk.tasks.call(_user(desk), "POST", "/tasks", body=body, key=str(uuid.uuid4()))
     except InvalidInput as failure:
         return await _show_list(request, failure, typed)
-    return RedirectResponse("/tasks?done=added", 303)
+    return _show_again(typed, "added")
 
 
 async def _edit(request: Request, form: FormData) -> Response:
@@ -153,19 +164,25 @@ async def _move(request: Request, form: FormData) -> Response:
             await desk.tasks.call(user, "PATCH", path, body={"completed": to == "complete"})
         case "delete":
             await desk.tasks.call(user, "DELETE", path)
-            return RedirectResponse(f"/tasks?done=delete&deleted={task_id}", 303)
+            return _show_again(_texts(form), "delete", deleted=str(task_id))
         case "restore":
             await desk.tasks.call(user, "POST", f"{path}/restore")
         case _:
             raise InvalidInput("a task cannot be moved there", hint="complete, reopen, delete or restore it")
-    return RedirectResponse(f"/tasks?done={to}", 303)
+    return _show_again(_texts(form), str(to))
 
 
 async def _undo(request: Request, form: FormData) -> Response:
-    del form
     desk = desk_of(request)
     await desk.tasks.call(_user(desk), "POST", "/tasks/undo")
-    return RedirectResponse("/tasks?done=undone", 303)
+    return _show_again(_texts(form), "undone")
+
+
+def _show_again(typed: dict[str, str], done: str, **more: str) -> Response:
+    """The list as it was filtered when the form was sent."""
+    before = parse_qs(typed.get("filtered", ""), max_num_fields=10)
+    kept = {name: before[name][0] for name in (*FILTERS, "state") if name in before}
+    return RedirectResponse(f"/tasks?{urlencode(kept | {'done': done} | more)}", 303)
 
 
 def _texts(form: FormData) -> dict[str, str]:
@@ -185,21 +202,33 @@ def _body(desk: Desk, typed: dict[str, str]) -> dict[str, Any]:
         body["project"] = typed["project"].strip() or None
     if "due" in typed:
         body["due_date"] = _instant(desk, typed["due"].strip())
+    if "repeats" in typed:
+        body["recurrence"] = _read_rule(typed["repeats"].strip())
     if "labels" in typed:
         body["labels"] = [label.strip() for label in typed["labels"].split(",") if label.strip()]
     return body
 
 
 def _instant(desk: Desk, written: str) -> str | None:
-    """A day or a time of the person's own clock; anything else (a word, an ISO time) is the backend's to read."""
-    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d))?", written)
-    if found is None:
-        return written or None
-    try:
-        local = datetime.fromisoformat(f"{found[1]}T{found[2] or '23:59'}")
-        return due.utc_text(local.replace(tzinfo=ZoneInfo(desk.settings.timezone)))
-    except (ValueError, OverflowError):
-        return written
+    """A day and a time of the person's own clock, in figures or words."""
+    if not written:
+        return None
+    return due.read(written, desk.now(), _zone(desk))
+
+
+def _read_rule(written: str) -> str | None:
+    """Words, or an RRULE, which is the backend's to check."""
+    return read_rule(written) or written or None
+
+
+def _rule(task: Task) -> str:
+    if task.recurrence is None:
+        return ""
+    return describe_rule(task.recurrence)
+
+
+def _zone(desk: Desk) -> ZoneInfo:
+    return ZoneInfo(desk.settings.timezone)
 
 
 def _fields(desk: Desk, task: Task) -> dict[str, str]:
@@ -210,6 +239,7 @@ def _fields(desk: Desk, task: Task) -> dict[str, str]:
         "due": _due(desk, task),
         "project": task.project or "",
         "labels": ", ".join(task.labels),
+        "repeats": _rule(task),
         "version": str(task.version),
     }
 
@@ -220,10 +250,17 @@ def _due(desk: Desk, task: Task) -> str:
     return local_time(desk, datetime.fromisoformat(task.due_date))
 
 
-def _is_late(desk: Desk, task: Task) -> bool:
-    if task.due_date is None or task.completed:
-        return False
-    return datetime.fromisoformat(task.due_date) < desk.now()
+def _due_words(desk: Desk, task: Task) -> str:
+    """The day as a person says it; its end goes without saying."""
+    if task.due_date is None:
+        return ""
+    at = local(datetime.fromisoformat(task.due_date), desk.settings.timezone)
+    words = f"{at:%a} {at.day} {at:%b}"
+    if at.year != local(desk.now(), desk.settings.timezone).year:
+        words += f" {at.year}"
+    if at.time().replace(second=0, microsecond=0) != due.END_OF_DAY:
+        words += f" {at:%H:%M}"
+    return words
 
 
 def _read_answer(model: type[M], content: Any) -> M:

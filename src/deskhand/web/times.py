@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from deskhand.app import Desk
-from deskhand.clock import MORNING
+from deskhand.clock import MORNING, local
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -18,14 +18,6 @@ class Moment:
     iso: str
     seconds: float
     """Seconds from now; negative where it is past."""
-
-
-def local(at: datetime, zone: str) -> datetime:
-    """The time in that zone. A stranger's date at either end of the calendar has none there, and stays as it is."""
-    try:
-        return at.astimezone(ZoneInfo(zone))
-    except OverflowError:
-        return at
 
 
 def local_time(desk: Desk, at: datetime) -> str:

@@ -1,0 +1,127 @@
+"""The foreign judges through the pipe: conformance, Inspector and both TypeScript clients, all six servers.
+
+    python3 run.py torture judges
+
+Each server is `deskhand mcp NAME`, joined to a running desk. The conformance judge speaks HTTP only, so a bridge stands
+before the pipe, and the scenarios that are about HTTP itself are left out.
+"""
+
+import asyncio
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+
+from deskhand.servers import SERVERS
+from tests.home import Home
+from tests.judges import joined_app, test_inspector, test_typescript_client
+from tests.judges.bridge import Bridge
+from tests.judges.conftest import judged_home
+from tests.judges.node import CONFORMANCE, node
+from tests.judges.test_conformance import required_scenarios, statuses
+from tests.resident.test_up import start
+
+ROOT = Path(__file__).resolve().parent.parent
+OF_HTTP = ("dns-", "http-", "server-sse-", "server-session-", "server-stateless")
+FOR_EVERY_SERVER = ("server-initialize", "ping", "tools-list")
+FAILED: list[str] = []
+
+
+def report(what: str, *, works: bool, why: str = "") -> None:
+    print(f"{'ok  ' if works else 'FAIL'}  {what}", flush=True)
+    if not works:
+        FAILED.append(what)
+        print(why[-1500:], flush=True)
+
+
+@contextmanager
+def bridged(home: Home, name: str) -> Iterator[str]:
+    """The address at which the pipe to this server is reached by HTTP."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    bridge = Bridge([sys.executable, "-m", "deskhand", "mcp", name], home.environment)
+    server = uvicorn.Server(uvicorn.Config(bridge.app, log_config=None, timeout_graceful_shutdown=1))
+
+    async def serve() -> None:
+        await server.serve([listener])
+        await bridge.close()
+
+    thread = threading.Thread(target=asyncio.run, args=[serve()])
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def judge_scenarios(home: Home, server: str, revision: str, scenarios: list[str]) -> None:
+    with bridged(home, server) as address, tempfile.TemporaryDirectory() as folder:
+        wrong = []
+        for each in scenarios:
+            place = Path(folder) / each
+            wanted = ("--url", address, "--scenario", each, "--spec-version", revision, "--output-dir", place)
+            said = node(CONFORMANCE, "server", *wanted, environment=home.environment)
+            if set().union(*statuses(place).values()) != {"SUCCESS"}:
+                wrong.append(f"{each}: {said.stdout[-300:]}{said.stderr[-300:]}")
+    count = f"{len(scenarios) - len(wrong)} of {len(scenarios)} scenarios"
+    report(f"conformance {revision} {server}: {count}", works=not wrong, why="\n".join(wrong))
+
+
+def judge_fixtures(place: Path) -> None:
+    """What the judge calls by name, through a pipe to the desk's socket."""
+    home = judged_home(place)
+    command = [sys.executable, "-m", joined_app.__name__]
+    with subprocess.Popen(command, env=home.environment, cwd=ROOT, stdout=subprocess.PIPE, text=True) as app:
+        assert app.stdout
+        app.stdout.readline()
+        wait_for(place / "home" / "desk.sock")
+        for revision in ("2025-11-25", "2026-07-28"):
+            required = [each for each in required_scenarios(revision) if not each.startswith(OF_HTTP)]
+            judge_scenarios(home, "conformance", revision, required)
+        app.terminate()
+
+
+def wait_for(file: Path) -> None:
+    until = time.monotonic() + 60
+    while not file.exists() and time.monotonic() < until:
+        time.sleep(0.05)
+
+
+def judge_servers(place: Path) -> None:
+    home = judged_home(place)
+    desk = start(place, home.environment, "--port", "0")
+    try:
+        for name, kind in SERVERS.items():
+            judge_scenarios(home, name, "2025-11-25", list(FOR_EVERY_SERVER))
+            for era in ("legacy", "modern"):
+                with tempfile.TemporaryDirectory() as folder:
+                    found = test_inspector.names_on_stdio(name, era, home, Path(folder))
+                report(f"Inspector {era} {name}", works=test_inspector.SERVERS[kind.path] in found, why=str(found))
+        for version in ("v1", "v2"):
+            test_typescript_client.drive(version, {}, home, desk.address)
+            report(f"TypeScript {version}, all six", works=True)
+    finally:
+        desk.close()
+
+
+def main(argv: list[str]) -> int:
+    if argv:
+        sys.exit(__doc__)
+    with tempfile.TemporaryDirectory() as folder:
+        for each, judge in {"fixtures": judge_fixtures, "servers": judge_servers}.items():
+            place = Path(folder) / each
+            place.mkdir()
+            judge(place)
+    print(f"{len(FAILED)} failed")
+    return int(bool(FAILED))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
