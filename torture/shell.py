@@ -1,6 +1,6 @@
 """A program with a shell on the person's account against the desk: which ways lead around the gate?
 
-python3 run.py torture shell [--only WORDS] [--mode guarded|ordinary|both] [--table FILE]
+python3 run.py torture shell [--only EXPRESSION] [--mode guarded|ordinary|both] [--table FILE]
                               [--transcript FILE]
 
 As root: a real user alex with a desk, a request that waits, and each way of torture/shell_ways.py run as alex. Root
@@ -11,11 +11,9 @@ is a table.
 
 import argparse
 import json
-import os
 import pwd
 import re
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -158,12 +156,14 @@ class Ordinary(Site):
     def __init__(self, account: Account) -> None:
         command = str(ORDINARY / "bin" / "deskhand")
         super().__init__(account, account.home, command, str(account.home / pipe.SOCKET))
+        self._process: subprocess.Popen[bytes] | None = None
         copy_program(ORDINARY, ("ordinary", b""))
         account.command = command
         demand(account.deskhand("password", "set", given=f"{PASSWORD}\n"))
 
     def start(self) -> None:
-        subprocess.Popen(
+        self._kill()
+        self._process = subprocess.Popen(
             guard.as_user(self.account.name, self.command, "up", "--no-browser"),
             env=self.account.environment,
             cwd=self.account.folder,
@@ -178,10 +178,13 @@ class Ordinary(Site):
     def link(self) -> str:
         return str(json.loads(demand(self.account.deskhand("link", "--json")).stdout)["link"])
 
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
     def end(self) -> None:
-        if pid := self.pid:
-            os.kill(pid, signal.SIGKILL)
-            wait_for(lambda: not Path(f"/proc/{pid}").exists())
+        self._kill()
         shutil.rmtree(ORDINARY, ignore_errors=True)
 
 
@@ -352,7 +355,7 @@ def write_table(file: Path, kept: list[Verdict], open_: list[Verdict]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--only", default="", help="ways whose name has these words")
+    parser.add_argument("--only", default="", help="ways whose name this expression finds")
     parser.add_argument("--mode", choices=("guarded", "ordinary", "both"), default="both")
     parser.add_argument("--transcript", type=Path, help="append to this file what each way printed")
     parser.add_argument("--table", type=Path, help="write a table of both modes into this file")
@@ -365,7 +368,7 @@ def main() -> int:
         print(f"skipped: there is a user {PERSON} on this machine")
         return 0
     Site.transcript = options.transcript
-    names = [name for name in shell_ways.WAYS if options.only in name]
+    names = [name for name in shell_ways.WAYS if re.search(options.only, name)]
     kept: list[Verdict] = []
     open_: list[Verdict] = []
     if options.mode != "guarded":

@@ -33,7 +33,10 @@ SERVERS = ("email", "gmail", "obsidian", "tasks", "agentmail", "desk")
 
 
 def way(act: Callable[[], object]) -> Callable[[], object]:
-    WAYS[act.__name__.replace("_", " ")] = act
+    name = act.__name__.replace("_", " ")
+    for word in ("desk", "vault"):
+        name = name.replace(f"{word}s ", f"{word}'s ")
+    WAYS[name.replace("sockets queue", "socket's queue")] = act
     return act
 
 
