@@ -32,7 +32,7 @@ _ATTRIBUTE = re.compile(
 _SCRIPT = re.compile(r"<script[ \t\r\n\f/>]", re.IGNORECASE)
 _HUGE_REFERENCE = re.compile(r"&#(?:[0-9]{9,}|[xX][0-9a-fA-F]{9,});?")
 _BLANKS = re.compile(r"[ \t\r\n\f]+")
-_FAR_BELOW = re.compile(r"\n(?:[ \xa0]*+\n){30}[ \xa0\n]*+\S|\xa0{200}[ \xa0\n]*+\S")
+_EMPTY = re.compile(r"[ \xa0\n]{31,}")
 _VOID = _names("area base br col embed hr img input link meta param source track wbr frame keygen bgsound basefont")
 _UNCOUNTED = _names("script style title head")
 _SWALLOWED = _UNCOUNTED | _names(
@@ -415,7 +415,7 @@ def visible(source: str) -> Visible:
     if reader.cascade.exhausted:
         doubts.append("more rules than were compared")
     joined = "".join(reader.shown)
-    if _FAR_BELOW.search(joined):
+    if _has_far_text(joined):
         doubts.append("text far behind empty lines or blanks")
     lines = (line.strip(" ") for line in re.sub(" {2,}", " ", joined).split("\n"))
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
@@ -430,6 +430,15 @@ def visible(source: str) -> Visible:
         doubts=tuple(doubts),
         elsewhere=tuple(elsewhere.items()),
     )
+
+
+def _has_far_text(text: str) -> bool:
+    """Whether words come only after more than thirty empty lines, or two hundred blanks that no browser drops."""
+    for run in _EMPTY.finditer(text):
+        is_far = run[0].count("\n") > 30 or "\xa0" * 200 in run[0]
+        if is_far and text[run.end() : run.end() + 1].strip():
+            return True
+    return False
 
 
 def _gather(tokens: list[Markup]) -> tuple[Sheets, Target | None, list[str]]:

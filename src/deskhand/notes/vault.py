@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, WithJsonSchema
 
 from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
@@ -26,7 +26,7 @@ _TRIES = 5
 _PAGE = 1000
 _BACKLINKS = 30
 _LISTED = 200
-_TAGS = 200
+_TAGS = 500
 _LONGEST = 200
 
 
@@ -89,13 +89,12 @@ class NoteLinks(BaseModel):
     left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
 
 
-class TagCount(BaseModel):
-    tag: str
-    notes: int
+# No schema for each of them: a client that checks them one by one takes longer than the desk.
+TagCounts = Annotated[dict[str, int], WithJsonSchema({"type": "object"}, mode="serialization")]
 
 
 class TagList(BaseModel):
-    tags: list[TagCount]
+    tags: TagCounts = Field(description="each with the number of its notes, the most used first")
     left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
 
 
@@ -267,8 +266,7 @@ class Vault:
 
     def tags(self) -> TagList:
         found = sorted(self._index.tags(), key=lambda each: (-each[1], each[0].casefold()))
-        listed = [TagCount(tag=tag, notes=notes) for tag, notes in found[:_TAGS]]
-        return TagList(tags=listed, left_out=_left_out((len(found), _TAGS)))
+        return TagList(tags=dict(found[:_TAGS]), left_out=_left_out((len(found), _TAGS)))
 
     def daily(self, when: str | None, *, create: bool = False) -> DailyNote:
         """The note of a day, where and as Obsidian makes it in this vault."""
