@@ -268,22 +268,6 @@ def test_the_terminal_asks_for_the_password_and_the_options_go_together(home: Ho
     assert refused.returncode == 4
 
 
-<<<<<<< HEAD
-@requirement("proof:throttled")
-async def test_signing_in_by_guesses_ends_soon_and_only_some_wrong_links_are_noted(safe: Safe) -> None:
-    store = safe.desk.store
-    with pytest.raises(InvalidInput):
-        passwords.hash_password("short")
-    assert await store.read(passwords.is_set)
-    for _ in range(passwords.TRIES):
-        assert await store.write(passwords.attempt, safe.clock.time)
-    with pytest.raises(RateLimited):
-        await store.write(passwords.attempt, safe.clock.time)
-    await store.write(passwords.forget_wrong_passwords)
-    assert await store.write(passwords.remove)
-    assert await store.write(passwords.attempt, safe.clock.time) is None
-    noted = [await store.write(passwords.count_wrong_link, safe.clock.time) for _ in range(passwords.NOTED + 2)]
-=======
 @requirement("proof:wish")
 async def test_what_was_edited_where_no_vault_is_stands_in_its_file_where_one_is(safe: Safe) -> None:
     card = await safe.ask()
@@ -316,5 +300,4 @@ async def test_five_wrong_passwords_and_the_page_takes_none_for_a_quarter_of_an_
 @requirement("entry:link")
 async def test_of_many_wrong_links_the_first_few_are_on_the_record(safe: Safe) -> None:
     noted = [await safe.desk.store.write(passwords.count_wrong_link, safe.clock()) for _ in range(passwords.NOTED + 3)]
->>>>>>> main
     assert noted.count(True) == passwords.NOTED
