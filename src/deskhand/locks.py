@@ -22,7 +22,7 @@ def wait_for_lock(opened: int, what: str, seconds: float | None = None) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise Unavailable(
-                    f"{what} is held by {find_holder(os.fstat(opened).st_ino, 'FLOCK')}",
+                    f"{what} is held by {find_holder(opened, 'FLOCK')}",
                     hint="let that process go on, or end it",
                     reason="locked",
                 ) from None
@@ -31,9 +31,10 @@ def wait_for_lock(opened: int, what: str, seconds: float | None = None) -> None:
             return
 
 
-def find_holder(inode: int, kind: str, byte: int = 0) -> str:
-    """Which process has a lock on the file of this number, as the system says; in words."""
+def find_holder(file: int | str, kind: str, byte: int = 0) -> str:
+    """Which process has a lock on the file, which may be open here, as the system says; in words."""
     with suppress(OSError):
+        inode = os.stat(file).st_ino  # noqa: PTH116 - it may be a descriptor
         for line in Path("/proc/locks").read_text(encoding="ascii").splitlines():
             match line.split():
                 case [_, found, _, "WRITE", pid, place, first, last] if found == kind and place.endswith(f":{inode}"):

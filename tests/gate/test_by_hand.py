@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from anyio import to_thread
 from mcp import Client
 
+from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.obsidian import obsidian_server
 from deskhand.web.site import site as web_site
@@ -83,6 +85,21 @@ async def test_with_sealed_approvals_a_mail_without_a_type_waits_for_a_yes_on_th
 
     assert site.sent == []
     assert "approvals are sealed here" in idle_files(site, DESKHAND_APPROVALS="sealed")["Approved/mine.md"]
+
+
+@requirement("gate:rate")
+async def test_a_draft_that_the_rate_keeps_back_says_in_its_file_when_it_is_tried_again(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(site, "---\nto: ann@example.org\nsubject: Lunch\n---\nAt noon?\n")
+    for name, value in (site.home.environment | {"DESKHAND_MAX_SENDS": "0"}).items():
+        monkeypatch.setenv(name, value)  # the Gmail server is a process of its own
+    await orchestrate(site)
+
+    found = frontmatter.parse(file.read_text()).frontmatter
+    assert found["last_error"].startswith("rate_limited: ")
+    assert datetime.fromisoformat(found["next_try"]) > site.clock() + timedelta(minutes=30)
+    assert site.sent == []
 
 
 @requirement("gate:authorship")

@@ -2,18 +2,23 @@
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import Changed
-from deskhand.gate import NotApproved, ledger
-from deskhand.gate.actions import SendEmail
-from deskhand.gate.requests import Request
+from deskhand.errors import Changed, InvalidInput, OutcomeUnknown
+from deskhand.gate import Failed, NotApproved, Released, ledger, waiting
+from deskhand.gate.actions import MOST_COMPARED, Mail, SendEmail, describe_difference
+from deskhand.gate.answers import Letter
+from deskhand.gate.requests import Request, file_name
+from deskhand.notes import disk, frontmatter
 from deskhand.servers.obsidian import obsidian_server
 from tests.gate.site import HELLO, Site
+from tests.gate.test_gate import lose_the_mail
+from tests.gate.waiting import drafted
 from tests.mail.letters import letter
 from tests.requirements import requirement
 
@@ -38,8 +43,7 @@ async def ask(desk: Desk, client: str | None = None, **changes: str) -> Request:
 
 @requirement("orchestrator:no-vault")
 async def test_a_desk_without_a_vault_shows_a_request_and_has_no_files_to_name(site: Site) -> None:
-    environment = {name: value for name, value in site.home.environment.items() if name != "VAULT_PATH"}
-    desk = Desk(load(environment).settings, site.clock)
+    desk = elsewhere(site)
     request = await ask(desk)
     assert "see you at ten" in desk.door.show(request)
     assert await desk.door.find_idle() == []
@@ -54,6 +58,11 @@ async def test_a_sender_without_an_address_is_named_as_far_as_there_is_one(site:
     request = await ask(desk, client="codex", reply_to_message_id=original.id)
     assert request.sender == "undisclosed"
     assert site.log()[-1]["parameters"]["client"] == "codex"
+
+    nobody = letter(message_id="<n@example.org>").replace(b"From: Ann <ann@example.org>\r\n", b"")
+    original = site.gmail.account.deliver(nobody)
+    await ask(desk, subject="To whom?", reply_to_message_id=original.id)
+    assert "" in {each.sender for each in (await desk.waiting.requests())[0]}
 
 
 @requirement("gate:unknown")
@@ -125,3 +134,232 @@ async def test_what_waits_is_shown_though_drafts_is_no_folder(site: Site, desk: 
 
     (card,), _ = await desk.waiting.cards()
     assert card.id == request.id
+
+
+@requirement("gate:named")
+async def test_a_file_that_releases_nothing_is_named_in_the_log_once(
+    site: Site, desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    site.write(status="pending")
+    first = await desk.door.find_idle()
+    assert await desk.door.find_idle() == first
+    assert [line.file for line in caplog.records if line.message == "releases_nothing"] == ["Approved/yes.md"]
+
+
+@requirement("gate:content-bound")
+async def test_a_request_whose_message_was_cut_out_waits_again_with_the_message_it_had(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    file = site.approve()
+    text = file.read_text()
+    file.write_text(text[: text.index("## Message")])
+    revised = await desk.gate.find(request.id)
+    assert (revised.state, revised.revision, revised.action) == ("waiting", 2, request.action)
+    assert HELLO["body"] in site.pending().read_text()
+
+
+@requirement("gate:once")
+@requirement("gate:unknown")
+async def test_a_no_is_not_made_a_yes_while_nobody_knows_whether_the_same_mail_left(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    no = site.reject()
+    await desk.door.hear_all()
+    site.write()
+    lose_the_mail(site)
+    outcome = await desk.gate.propose(SendEmail(**HELLO), "email_mcp")
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, OutcomeUnknown)
+    site.approve(no)
+    assert (await desk.gate.find(request.id)).state == "rejected"
+    assert site.sent == []
+
+
+@requirement("gate:unknown")
+async def test_of_a_mail_that_may_have_left_it_is_said_though_the_vault_is_away(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    site.approve()
+    await desk.door.hear_all()
+    lose_the_mail(site)
+    rejected = site.home.vault / "Rejected"
+    rejected.rmdir()
+    rejected.write_text("a file")
+    assert isinstance(await desk.gate.release(request.id, "desk"), Failed)
+    rejected.unlink()
+    assert (await desk.waiting.card(request.id)).state == "unknown"
+    assert "may have been sent already" in site.pending().read_text()
+
+
+def elsewhere(site: Site, **variables: str) -> Desk:
+    """The same desk on a machine that does not have the vault."""
+    environment = {name: value for name, value in site.home.environment.items() if name != "VAULT_PATH"}
+    return Desk(load(environment | variables).settings, site.clock)
+
+
+@requirement("orchestrator:no-vault")
+async def test_what_was_asked_and_approved_where_no_vault_is_leaves_from_where_one_is(site: Site, desk: Desk) -> None:
+    away = elsewhere(site)
+    request = await ask(away)
+    await away.answers.approve_now(request.id, request.digest, "person")
+    await away.close_mailbox()
+    away.close()
+    await desk.door.follow(request)
+    assert isinstance(await desk.gate.release(request.id, "desk"), Released)
+    assert len(site.sent) == 1
+
+
+@requirement("gate:withdrawn")
+async def test_a_yes_that_was_heard_is_taken_back_by_moving_its_file_back(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    file = site.approve()
+    assert (await desk.gate.find(request.id)).state == "approved"
+    file.rename(site.home.vault / "Pending_Approval" / file.name)
+    assert (await desk.gate.find(request.id)).state == "waiting"
+    assert await desk.gate.release_due() == []
+    said = await desk.store.read(lambda tx: tx.all("SELECT word, proof FROM answers ORDER BY number"))
+    assert said == [("approved", "vault"), ("undone", "vault")]
+
+
+@requirement("cards:edited")
+async def test_an_edit_that_could_not_be_written_into_its_file_is_what_a_yes_releases(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    # The file is moved to its new name, and cannot be rewritten there.
+    temporary = disk._temporary(file_name(request.id, "send_email", 2))
+    (site.home.vault / "Pending_Approval" / temporary).mkdir()
+    edited = await desk.answers.edit(request.id, request.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+    assert HELLO["body"] in site.pending().read_text()
+    await desk.answers.approve_now(request.id, edited.digest, "person")
+    assert isinstance(await desk.gate.release(request.id, "desk"), Released)
+    assert [mail.get_content().strip() for mail in site.sent] == ["At nine."]
+
+
+@requirement("cards:hold")
+async def test_where_approvals_are_sealed_a_yes_that_rests_stays_one_though_its_file_is_moved(site: Site) -> None:
+    desk = site.desk(DESKHAND_APPROVALS="sealed")
+    request = await draft(site, desk)
+    await desk.answers.approve(request.id, request.digest, "person")
+    site.approve(site.files("Drafts")[0])
+    await desk.door.hear_all()
+    assert (await desk.waiting.card(request.id)).state == "held"
+    site.clock.pass_by(seconds=10)
+    await desk.gate.release_due()
+    assert len(site.sent) == 1
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("cards:edited")
+async def test_a_draft_whose_file_is_gone_leaves_in_the_words_of_the_page(site: Site, desk: Desk) -> None:
+    request = await draft(site, desk)
+    site.files("Drafts")[0].unlink()
+    words = Letter(HELLO["to"], "Lunch", "At noon.\n")
+    edited = await desk.answers.edit(request.id, request.digest, words, "person")
+    await desk.answers.approve_now(request.id, edited.digest, "person")
+    await desk.door.explain(await desk.gate.find(request.id), {"last_error": "away"})
+    assert site.files("Drafts") == site.files("Approved") == []
+    assert isinstance(await desk.gate.release(request.id, "desk"), Released)
+    assert [(mail["Subject"], mail.get_content().strip()) for mail in site.sent] == [("Lunch", "At noon.")]
+
+
+@requirement("cards:digest")
+async def test_a_draft_that_is_no_mail_any_more_cannot_be_approved_and_says_why(site: Site, desk: Desk) -> None:
+    odd = {"urgent": True, "warnings": ("its sender is odd",), "about": "Question.md"}
+    request = await draft(site, desk, **odd)
+    (file,) = site.files("Drafts")
+    given = frontmatter.parse(file.read_text()).frontmatter
+    assert (given["priority"], given["warnings"], given["answers"]) == ("urgent", [*odd["warnings"]], odd["about"])
+
+    file.write_text(file.read_text().replace("subject: x\n", ""))
+    card = await desk.waiting.card(request.id)
+    assert card.risk.reasons[0].endswith("the draft's subject is missing or no text.")
+    with pytest.raises(InvalidInput, match="cannot be sent as it stands"):
+        await desk.answers.approve(request.id, card.digest, "person")
+
+
+async def draft(site: Site, desk: Desk, **more: Any) -> Request:
+    """A draft of the orchestrator that waits with its file in Drafts/."""
+    made = drafted("draft-0123456789abcdef", HELLO["to"], site.clock(), **more)
+    await desk.store.write(ledger.insert, made)
+    await desk.door.follow(made)
+    return made
+
+
+@requirement("gate:unknown")
+async def test_a_draft_that_may_have_left_waits_as_a_sealed_request_and_its_old_file_is_done(
+    site: Site, desk: Desk
+) -> None:
+    request = await draft(site, desk)
+    await desk.answers.approve_now(request.id, request.digest, "person")
+    lose_the_mail(site)
+    assert isinstance(await desk.gate.release(request.id, "desk"), Failed)
+    (done,) = site.files("Done")
+    assert "status: unknown" in done.read_text()
+    assert "may have been sent already" in site.pending().read_text()
+
+
+@requirement("backup:proved")
+@pytest.mark.parametrize("there", [True, False], ids=["with its file", "without"])
+async def test_after_a_restore_a_draft_that_was_being_sent_waits_as_one_that_may_have_left(
+    site: Site, desk: Desk, there: bool
+) -> None:
+    request = await draft(site, desk)
+    if not there:
+        site.files("Drafts")[0].unlink()
+    await desk.store.write(ledger.change, request, "sending", lease=site.clock())
+    await desk.store.write(ledger.take_back_all, "restored")
+    assert (await desk.gate.find(request.id)).state == "unknown"
+    assert len(site.files("Done")) == there
+    assert "expires" not in site.pending().read_text()
+    site.approve()
+    assert (await desk.gate.find(request.id)).state == "approved"
+
+
+@requirement("cards:edited")
+async def test_an_edit_while_the_vault_is_away_is_in_the_file_when_it_is_back(site: Site, desk: Desk) -> None:
+    request = await ask(desk)
+    pending = site.home.vault / "Pending_Approval"
+    away = pending.rename(site.home.vault / "away")
+    pending.write_text("a file")
+    edited = await desk.answers.edit(request.id, request.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person")
+    assert (edited.revision, edited.body) == (2, "At nine.\n")
+    pending.unlink()
+    away.rename(pending)
+    await desk.gate.find(request.id)
+    assert "At nine." in site.pending().read_text()
+
+
+@requirement("gate:rejected")
+@pytest.mark.parametrize("reason", [None, "too early"])
+async def test_a_draft_that_was_said_no_to_says_so_in_its_file(site: Site, desk: Desk, reason: str | None) -> None:
+    mail = Mail(kind="reply_email", account="me@example.com", in_reply_to="<q@example.org>", **HELLO)
+    same = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
+    request = await draft(site, desk, mail="m1", **same)
+    assert await desk.store.read(ledger.find_answered, "q@example.org") == "m1"
+    await desk.answers.reject(request.id, request.digest, reason, "person")
+    (file,) = site.files("Rejected")
+    marks = frontmatter.parse(file.read_text()).frontmatter
+    assert (marks["status"], marks.get("rejected_reason")) == ("rejected", reason)
+    assert [each.id for each in await desk.store.read(ledger.find_refused, "m1")] == [request.id]
+
+    file.rename(site.home.vault / "Drafts" / file.name)
+    assert (await desk.gate.find(request.id)).state == "waiting"
+    assert "status: pending_approval" in site.files("Drafts")[0].read_text()
+
+
+@requirement("cards:waiting")
+async def test_however_many_cards_are_looked_at_each_says_its_own_risk(
+    site: Site, desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "MOST_RISKS", 2)
+    for word in ("phone", "wire", "mail"):
+        await desk.gate.propose(SendEmail(**HELLO | {"body": f"Please {word} it.\n"}), "email_mcp")
+    for _ in range(2):
+        cards, _ = await desk.waiting.cards()
+        assert {card.body.split()[1] for card in cards if "money" in " ".join(card.risk.reasons)} == {"wire"}
+
+
+@requirement("gate:content-bound")
+def test_what_was_changed_in_a_very_long_text_is_shown_alone() -> None:
+    lines = [f"line {number}" for number in range(MOST_COMPARED)]
+    old = Mail(kind="send_email", account="me@example.com", **HELLO | {"body": "\n".join(lines)})
+    changed = [*lines[:500], "another", *lines[501:]]
+    difference = describe_difference(old, old.edit({"body": "\n".join(changed)})) or ""
+    assert difference.splitlines()[2:] == ["@@ -504,1 +504,1 @@", "-line 500", "+another"]

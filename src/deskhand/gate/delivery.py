@@ -234,18 +234,18 @@ class Delivery:
                 await self.record(call, done, lambda tx: sends.end_lease(tx, request, self._now()))
             case Unclear(why):
                 return await self._leave_to_person(request, why, call)
-        await self._follow(request)
+        await self._door.follow(request)
         return done
 
     async def _send(self, request: Request, hand: Hand, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
         found = await self._prepare_or_check(request, hand, call)
-        for _ in range(_TRIES):
-            if not isinstance(found, NotSent):
-                return found
+        tries = 0
+        while isinstance(found, NotSent):
+            if tries == _TRIES:
+                return _Refused(SendFailed("the provider did not take the mail"))
             found = await self._send_once(request, found.token, hand)
-        if isinstance(found, NotSent):
-            return _Refused(SendFailed("the provider did not take the mail"))
+            tries += 1
         return found
 
     async def _prepare_or_check(self, request: Request, hand: Hand, call: GateCall) -> _Sending | NotSent:
@@ -332,11 +332,6 @@ class Delivery:
         except (OSError, DeskError) as error:  # the next call writes it, where this one cannot
             log.warning("not_followed", extra={"request": request.id, "why": str(error)})
         return failed
-
-    async def _follow(self, request: Request) -> None:
-        after = await self._store.read(ledger.find, request.id)
-        if after is not None:
-            await self._door.follow(after)
 
     async def record(
         self, call: GateCall, outcome: Departure, work: Callable[[Transaction], object] | None = None

@@ -37,11 +37,8 @@ async def postpone(store: Store, request: Request, outcome: Departure, now: date
 
 async def fail(store: Store, request: Request, error: DeskError, now: datetime) -> datetime:
     """A try that failed: the request as it was before is approved still, and tried again at that time."""
-    wait = backoff(request.attempts)
-    after = error.details.get("retry_after_seconds")
-    if isinstance(after, int):
-        wait = max(wait, timedelta(seconds=after))
-    due = now + wait
+    asked_for = timedelta(seconds=error.details.get("retry_after_seconds") or 0)
+    due = now + max(backoff(request.attempts), asked_for)
     said = f"{error.code}: {error.message}"
     attempts = request.attempts + 1
     await store.write(ledger.postpone, request, due, attempts=attempts, error=said)

@@ -121,7 +121,7 @@ class Request:
                 return "Approved"
             case "rejected":
                 return "Rejected"
-            case "sent" | "expired" | "withdrawn" | "failed":
+            case _:
                 return "Done"
 
     @property

@@ -39,9 +39,7 @@ def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta)
 
 
 def take_over(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
-    """A request whose process died in the middle of sending, once its lease has ended."""
-    if is_held(request, now, lease):
-        return Conflict()
+    """A request whose process died in the middle of sending: ours, unless somebody else took it over by now."""
     return change(tx, request, "sending", lease=now + lease, due=now + lease, tried=now)
 
 

@@ -71,7 +71,7 @@ class JoiningDoor:
                     await self._serve(server, Wire(reader, writer))
             finally:
                 self._callers -= 1
-        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError):
+        except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             log.info("left", extra={"socket": pipe.SOCKET})
         finally:
             writer.close()

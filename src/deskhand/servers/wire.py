@@ -12,28 +12,20 @@ class Wire:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
-        self._over = asyncio.Event()
         self._served = asyncio.Event()
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """The lines that come in, until the other side has no more or this one ends."""
-        over = asyncio.create_task(self._over.wait())
+        while line := await self._read_line():
+            yield line.decode("utf-8", "replace")
+
+    async def _read_line(self) -> bytes:
         try:
-            while True:
-                reading = asyncio.create_task(self._reader.readline())
-                await asyncio.wait((reading, over), return_when=asyncio.FIRST_COMPLETED)
-                if over.done():
-                    reading.cancel()
-                    return
-                try:
-                    line = await reading
-                except ValueError:
-                    line = _TOO_LONG
-                if not line:
-                    return
-                yield line.decode("utf-8", "replace")
-        finally:
-            over.cancel()
+            return await self._reader.readline()
+        except ConnectionError:
+            return b""
+        except ValueError:
+            return _TOO_LONG
 
     async def write(self, text: str) -> None:
         self._writer.write(text.encode("utf-8", "surrogatepass"))
@@ -52,7 +44,8 @@ class Wire:
 
     async def finish(self, seconds: float) -> None:
         """Hear no more, and let what was asked be answered."""
-        self._over.set()
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
+        self._reader.feed_eof()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._served.wait()

@@ -246,7 +246,7 @@ def _translate_errors(file: str) -> Iterator[None]:
 def _translated(error: sqlite3.DatabaseError, file: str) -> Unavailable:
     match getattr(error, "sqlite_errorname", None):
         case "SQLITE_BUSY" as name:
-            says = f"the desk's database is held by {_find_writer(file)}"
+            says = f"the desk's database is held by {find_holder(f'{file}-shm', 'POSIX', _WRITING)}"
             return Unavailable(says, hint="let that process go on, or end it", reason=name)
         case "SQLITE_NOTADB" | "SQLITE_CORRUPT" | "SQLITE_CORRUPT_INDEX" | "SQLITE_CORRUPT_VTAB" as name:
             hint = "`deskhand doctor` says more; `deskhand restore FILE` brings a backup back"
@@ -254,10 +254,3 @@ def _translated(error: sqlite3.DatabaseError, file: str) -> Unavailable:
         case name:
             hint = "is the disk full, or the file held by another program? `deskhand doctor` says more"
             return Unavailable("the desk's database cannot be used", hint=hint, reason=name)
-
-
-def _find_writer(file: str) -> str:
-    shared = Path(f"{file}-shm")
-    if not shared.exists():
-        return "another process"
-    return find_holder(shared.stat().st_ino, "POSIX", _WRITING)
