@@ -297,9 +297,8 @@ def take_the_port(site: Site) -> Verdict:
     name = "take the port before a restart"
     before = site.look()
     demand(site.account.root("service", "stop"))
-    program = (
-        "import socket, sys; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); print(s, flush=True); input()"
-    )
+    listening = "s = socket.create_server(('127.0.0.1', int(sys.argv[1])))"
+    program = f"import socket, sys; {listening}; print(s, flush=True); sys.stdin.read()"
     taking = subprocess.Popen(
         guard.as_user(site.account.name, "/usr/bin/python3", "-c", program, str(site.account.port)),
         stdin=subprocess.PIPE,
