@@ -90,7 +90,7 @@ class NoteLinks(BaseModel):
 
 
 # No schema for each of them: a client that checks them one by one takes longer than the desk.
-TagCounts = Annotated[dict[str, int], WithJsonSchema({"type": "object"}, mode="serialization")]
+TagCounts = Annotated[dict[str, int], WithJsonSchema({"type": "object"})]
 
 
 class TagList(BaseModel):
