@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
     from deskhand.gate.door import Door
+    from deskhand.gate.proofs import Policy
     from deskhand.gate.waiting import Waiting
     from deskhand.mail import Mailbox
     from deskhand.notes.vault import Vault
@@ -208,21 +209,26 @@ class Desk:
             await self.__dict__.pop("mailbox").close()
 
     @cached_property
+    def policy(self) -> "Policy":
+        """What counts here as the person's answer."""
+        from deskhand.gate.proofs import Policy
+
+        return Policy(self.settings.proof, partial(self.secret, "proof.key"))
+
+    @cached_property
     def door(self) -> "Door":
         """How the person answers in the vault; closed where this desk has none."""
         from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
-        from deskhand.gate.proofs import Policy
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
-        policy = Policy(settings.proof, partial(self.secret, "proof.key"))
         if settings.vault_path is None:
-            return ClosedDoor(policy)
+            return ClosedDoor(self.policy)
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, policy, sealed=sealed)
+        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
     def gate(self) -> "Gate":

@@ -1,6 +1,7 @@
 """Writes a file whole: whoever reads it, also after a crash, finds the old file or the new one, never half of it."""
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,9 +43,11 @@ def private_mode(folder: int, mode: int) -> int:
 
     Where access-control entries are inherited, the group's bits are the mask that lets the others in.
     """
+    if sys.platform != "linux":
+        return mode
     try:
         inherited = "system.posix_acl_default" in os.listxattr(folder)
-    except (AttributeError, OSError):  # a system or a file system without them
+    except OSError:  # a file system without them
         return mode
     return mode | (mode >> 3 & 0o070) if inherited else mode
 

@@ -19,7 +19,7 @@ PROGRAM = Path("/opt/deskhand")
 RECORD = PROGRAM / "guarded.json"
 RUNTIME = Path("/run/deskhand")
 PYTHON = PROGRAM / "bin" / "python"
-_OPEN = frozenset({"service", "doctor", "connect", "completion", "agents"})
+_OPEN = frozenset({"service", "doctor", "connect", "completion", "agentmail"})
 """Commands that touch nothing of the guarded desk, or say what may be said of it to the person's account."""
 
 
@@ -41,7 +41,7 @@ class Guard:
         return f"http://127.0.0.1:{self.port}"
 
     def to_json(self) -> bytes:
-        return json.dumps(asdict(self)).encode()
+        return json.dumps(asdict(self), ensure_ascii=False).encode("utf-8", "surrogateescape")
 
 
 def find() -> Guard | None:
@@ -82,7 +82,9 @@ def desk_environment() -> dict[str, str]:
 def direct(arguments: Sequence[str]) -> None:
     """Let root act as the desk's user, and tell the person's account where to turn; all others go their own way."""
     found = find()
-    if found is None or _is_elsewhere(found) or not arguments or arguments[0].startswith("-"):
+    if found is None or not arguments or arguments[0].startswith("-"):
+        return
+    if not is_own_home(environment.variables().get("DESKHAND_HOME")):
         return
     if "--demo" in arguments:  # a desk of its own, which is gone afterwards
         return
@@ -102,9 +104,9 @@ def direct(arguments: Sequence[str]) -> None:
         )
 
 
-def _is_elsewhere(found: Guard) -> bool:
-    """Whether the environment names another desk than the guarded one and the one that it was made of."""
-    named = environment.variables().get("DESKHAND_HOME")
-    if not named:
-        return False
-    return str(Path(named).expanduser().absolute()) not in (str(HOME), found.moved)
+def is_own_home(named: str | None) -> bool:
+    """Whether this DESKHAND_HOME, or none, means the guarded desk: its own, or the one that it was made of."""
+    found = find()
+    if not named or found is None:
+        return found is not None
+    return os.path.normpath(named) in (str(HOME), found.moved)

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SOCKET = "desk.sock"
 GUARDED = "/run/deskhand/desk.sock"
+RECORD = "/opt/deskhand/guarded.json"
+"""Says of which home the guarded desk was made."""
 UNAVAILABLE = 7
 """The exit code of a pipe whose desk has ended."""
 _LONGEST_PATH = 100
@@ -108,7 +110,7 @@ def _connect() -> _socket.socket:
             door.close()
         else:
             return door
-    raise NotJoined(f"no desk runs at {place}")
+    raise NotJoined(f"no desk runs at {_own_place()}")
 
 
 def _connect_to(door: _socket.socket, place: str) -> None:
@@ -121,14 +123,29 @@ def _connect_to(door: _socket.socket, place: str) -> None:
     raise TimeoutError
 
 
-def _places() -> "Iterator[str]":
+def _places() -> "list[str]":
+    """Where a desk may listen: a guarded one first, unless the environment names another home than it was made of."""
+    known = environment.variables()
+    own = _own_place()
+    elsewhere = "DESKHAND_HOME" in known and not _is_guarded(environment.home(known))
+    if "DESKHAND_SOCKET" in known or elsewhere:
+        return [own]
+    return [GUARDED, own]
+
+
+def _is_guarded(home: str) -> bool:
+    try:
+        with open(RECORD, encoding="utf-8", errors="surrogateescape") as opened:
+            return home == environment.GUARDED_HOME or f'"moved": "{home}"' in opened.read()
+    except OSError:
+        return False
+
+
+def _own_place() -> str:
     known = environment.variables()
     if given := known.get("DESKHAND_SOCKET"):
-        yield os.path.expanduser(given)
-        return
-    if "DESKHAND_HOME" not in known or environment.home(known) == environment.GUARDED_HOME:
-        yield GUARDED
-    yield os.path.join(environment.home(known), SOCKET)
+        return os.path.expanduser(given)
+    return os.path.join(environment.home(known), SOCKET)
 
 
 def _read_greeting(door: _socket.socket) -> bytes:

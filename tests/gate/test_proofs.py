@@ -191,6 +191,10 @@ async def test_a_row_that_was_changed_by_hand_sends_nothing(safe: Safe) -> None:
     await safe.desk.store.write(lambda tx: tx.execute(forged, card.id, card.digest, "0" * 64))
     await safe.desk.store.write(lambda tx: tx.execute(sql, card.id))
     assert await safe.settle() == 0
+    verified = safe.home.command("log", "--verify", DESKHAND_ADDRESS="me@example.com")
+    assert (verified.returncode, card.id in verified.stdout) == (1, True)
+    await safe.desk.store.write(lambda tx: tx.execute("DELETE FROM answers WHERE number = 9"))
+    assert safe.home.command("log", "--verify", DESKHAND_ADDRESS="me@example.com").returncode == 0
     request = await safe.desk.store.read(ledger.find, card.id)
     assert request is not None
     assert "proved too little" in (request.note or "")

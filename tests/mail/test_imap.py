@@ -422,6 +422,7 @@ async def test_a_sent_mail_counts_as_sent_even_when_it_cannot_be_filed(
 
     assert relay.delivered == [(("ann@example.org",), mail.raw)]
     assert sent.message_id
+    assert (sent.remark or "").startswith("It left, but no copy of it could be put into Sent: ")
     assert [record.message for record in caplog.records if record.name == "deskhand.imap"] == ["sent_but_not_filed"]
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,7 @@ class Account:
 
     name: str
     port: int
-    backups: list[Path] = field(default_factory=list)
+    command: str = COMMAND
 
     @property
     def folder(self) -> Path:
@@ -84,7 +84,7 @@ class Account:
 
     def deskhand(self, *arguments: str, given: str = "", **variables: str) -> Done:
         """`deskhand ARGUMENTS` as a program of the account runs it."""
-        return self.run(COMMAND, *arguments, given=given, **variables)
+        return self.run(self.command, *arguments, given=given, **variables)
 
     def root(self, *arguments: str, given: str = "") -> Done:
         """`sudo deskhand ARGUMENTS`, from where the desk was installed from."""
@@ -115,7 +115,7 @@ class Account:
             {"jsonrpc": "2.0", "id": 2, "method": method, "params": parameters},
         ]
         started = subprocess.Popen(
-            guard.as_user(self.name, COMMAND, "mcp", server, *flags),
+            guard.as_user(self.name, self.command, "mcp", server, *flags),
             env=self.environment,
             cwd=self.folder,
             stdin=subprocess.PIPE,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     log = command(commands, "log", _log, "show what was done at this desk", json=True)
     log.add_argument("--limit", type=int, default=50, help="at most so many entries, the newest (default 50)")
-    flag(log, "--verify", "prove the record whole, or name the first bad line")
+    flag(log, "--verify", "prove the record and the answers by password whole, or name the first that is not")
 
 
 def _log(options: argparse.Namespace) -> int:
@@ -42,6 +42,11 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
         # Of one state: lines that others append between the last page and the head would look like missing ones.
         found = await desk.store.read(audit.verify)
         return await witness.find_lost_end(desk.store, desk.settings.vault_path) or found
+
+    if forged := desk.store.write_sync(desk.policy.find_forged):
+        why = f"an answer to {forged} says that it was given with the password, but this desk did not write it"
+        tell(options, {"whole": False, "forged_answer": forged, "why": why}, f"NOT whole: {why}")
+        return 1
 
     match anyio.run(verify):
         case audit.Verified(entries):

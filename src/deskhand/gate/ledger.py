@@ -292,8 +292,8 @@ def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) ->
     # Unconditional: that it was sent is a fact, whoever holds the lease by now.
     tx.execute(
         "UPDATE requests SET state = 'sent', message_id = ?, thread_id = ?, untold = ?, due = NULL, error = NULL,"
-        " note = NULL WHERE id = ?",
-        *(mail.message_id, mail.thread_id, int(untold), request.id),
+        " note = ? WHERE id = ?",
+        *(mail.message_id, mail.thread_id, int(untold), mail.remark, request.id),
     )
 
 

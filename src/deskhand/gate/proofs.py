@@ -95,6 +95,12 @@ class Policy:
             return False
         return hmac.compare_digest(str(row[3]), self.sign(request.id, *row[:3]))
 
+    def find_forged(self, tx: Transaction) -> str | None:
+        """The first request with an answer by password that no desk with this key has written down."""
+        sql = "SELECT request_id, word, digest, number, evidence FROM answers WHERE proof = 'password' ORDER BY at"
+        rows = tx.all(sql)
+        return next((row[0] for row in rows if not hmac.compare_digest(str(row[4]), self.sign(*row[:4]))), None)
+
     def sign(self, request_id: str, word: str, digest: str, number: int) -> str:
         said = "\n".join(("answer", request_id, word, digest, str(number)))
         return hmac.digest(self.key().encode(), said.encode(), "sha256").hex()

@@ -90,6 +90,8 @@ class Sent:
     message_id: str
     """The provider's id of the sent mail, not its Message-ID header."""
     thread_id: str
+    remark: str | None = None
+    """What the person should know of it, though it left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import secrets
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
@@ -219,11 +220,13 @@ class ImapMailbox:
             await asyncio.to_thread(finish)
         with suppress(UnderWay):  # somebody else looks after it by now; it has left all the same
             await keep(f"{mail.message_id} {_TAKEN}")
+        sent = _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
         try:
             await self._file(mail)
         except DeskError as error:
             log.warning("sent_but_not_filed", extra={"failure": error.message, "action_id": mail.action_id})
-        return _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
+            return replace(sent, remark=f"It left, but no copy of it could be put into Sent: {error.message}.")
+        return sent
 
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         if _permit(token) == _TAKEN:
@@ -241,7 +244,7 @@ class ImapMailbox:
         if found:
             return found
         await self._write(lambda session: session.append("sent", mail.raw, ["\\Seen"]))
-        return _as_sent(mime.parse(mail.raw))
+        return _as_sent(await asyncio.to_thread(mime.parse, mail.raw))
 
     async def _find_sent(self, mail: Outgoing) -> Sent | None:
         criteria = [*header("MESSAGE-ID", mail.message_id), *header(mime.ACTION_HEADER, mail.action_id)]

@@ -103,6 +103,8 @@ class JoiningDoor:
         if name not in SERVERS:
             raise BadConfig(f"there is no server {name}")
         variables = dict(each.split("=", 1) for each in given if each)
+        if self._settings.is_guarded and not guard.is_own_home(variables.get("DESKHAND_HOME")):
+            raise BadConfig("the environment sets DESKHAND_HOME to something else")
         loaded = load(variables | {"DESKHAND_HOME": str(self._settings.home)})
         here = {name for name, source in loaded.sources.items() if source == "environment"}
         for option in here - {*_OF_THE_SEAT, "home", "socket"}:

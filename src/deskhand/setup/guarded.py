@@ -11,14 +11,15 @@ import signal
 import socket
 import struct
 import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
 from deskhand import environment, guard, pipe, running
-from deskhand.config import Settings, load
+from deskhand.config import OPTIONS, Settings, display, load
 from deskhand.errors import BadConfig, Denied, NotFound, Unavailable
 from deskhand.files import open_private, write_atomically
 from deskhand.guard import HOME, PROGRAM, RECORD, RUNTIME, USER, Guard, as_user, desk_command, desk_environment
@@ -32,8 +33,17 @@ BACKUPS = Path("/var/backups")
 PATIENCE = 60.0
 """Seconds in which a desk has started or ended."""
 _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "passwd"}
-_LEFT_BEHIND = ("./cache", "./running.json", "./desk.sock", "./proof.key")
+_LEFT_BEHIND = ("./cache", "./running.json", "./desk.sock", "./proof.key", "./token")
 """Not moved: what can be made again, holds for a moment, or must not be known to the account."""
+_LEAD_AWAY = (
+    "gmail_api_endpoint",
+    "imap_url",
+    "smtp_url",
+    "model_base_url",
+    "fastapi_base_url",
+    "notify",
+    "database_url",
+)
 _FILES = ("gmail_credentials", "mail_ca")
 
 
@@ -49,7 +59,7 @@ def install(person: str, now: datetime, say: Say) -> Guard:
     settings = load(desk_environment()).settings if before else _settings_of(moved)
     made = replace(before or Guard(person, account.pw_uid, str(moved)), port=settings.inbox_port)
     if settings.vault_path is not None:
-        made = replace(made, vault=str(settings.vault))
+        made = replace(made, vault=_demand_own(settings.vault, account))
     was_running = stop(say) if is_running() else False
     _make_user(say)
     copy_program(PROGRAM, (RECORD.name, made.to_json()))
@@ -106,7 +116,7 @@ def start(say: Say) -> None:
         return
     _own_folder(RUNTIME, 0o711)
     log = HOME / "service.log"
-    with open(log, "ab", opener=open_private) as opened:
+    with open(log, "ab", opener=_open_no_link) as opened:
         _give(log)
         began = subprocess.Popen(
             desk_command("up", "--no-browser"),
@@ -147,6 +157,8 @@ def stop(say: Say) -> bool:
 
 def is_running() -> bool:
     """Whether the desk's own user listens at the socket, which everybody may ask."""
+    if sys.platform != "linux":
+        return False
     with socket.socket(socket.AF_UNIX) as door:
         door.settimeout(5)
         try:
@@ -170,6 +182,8 @@ def runs_systemd() -> bool:
 
 
 def demand_root() -> None:
+    if sys.platform != "linux":
+        raise Unavailable("a desk is guarded on Linux only", hint="run the assistant as another user instead")
     if os.geteuid() != 0:
         raise Denied("only root can do that", reason="guarded", hint="sudo deskhand service …")
 
@@ -209,6 +223,7 @@ def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None
             leave = [f"--exclude={name}" for name in _LEFT_BEHIND]
             _run(as_user(USER, "tar", "-C", str(HOME), "-xz", "--no-same-permissions", *leave), stdin=opened)
         _own_folder(HOME, 0o700)  # the archive says how open the old one was
+        _run(as_user(USER, "find", str(HOME), "-type", "l", "-delete"))  # no link leads out of it
     _write_config(made, settings, say)
     if moved.is_dir():
         # Only now: until here everything is still where it was.
@@ -219,9 +234,28 @@ def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None
     say("sessions, sign-in links, the password and every open yes are forgotten: the account may know them")
 
 
+def _demand_own(vault: Path, account: pwd.struct_passwd) -> str:
+    """The vault's path, where it is the person's and can stand in a unit."""
+    if vault.stat().st_uid != account.pw_uid:
+        raise Denied(f"the vault {vault} is not {account.pw_name}'s", reason="vault", hint="correct vault_path")
+    if not str(vault).isprintable():
+        raise BadConfig("the vault's path has characters that cannot be seen", hint="give it another name")
+    return str(vault)
+
+
+def _tell_of_others(settings: Settings, sources: Mapping[str, str], say: Say) -> None:
+    """Name what the account's own config.toml connects the desk to: a program there may have written it."""
+    if not (settings.gmail_server or "http").startswith("http"):
+        raise BadConfig("orchestrator.gmail_server starts a program", hint="take it out of config.toml first")
+    for name in _LEAD_AWAY:
+        if sources[name] == "config.toml":
+            say(f"taken over, see that it is yours: {OPTIONS[name].key} = {display(getattr(settings, name))}")
+
+
 def _write_config(made: Guard, settings: Settings, say: Say) -> None:
     """What the person's options and this command's environment say, in the file that alone counts from now on."""
     loaded = load({**environment.variables(), "DESKHAND_HOME": made.moved})
+    _tell_of_others(settings, loaded.sources, say)
     given = [name for name, source in loaded.sources.items() if source == "environment"]
     fine = {"home", "tmux", "tmux_pane", "log_level", "socket"}
     answers = {name: _plain(getattr(loaded.settings, name)) for name in given if name not in fine}
@@ -315,6 +349,8 @@ def _close_vault(made: Guard, vault: Path, say: Say) -> None:
 
 def _give_vault_back(made: Guard, vault: Path) -> None:
     """What the desk made in the vault becomes the person's. By descriptors: no name can be swapped in between."""
+    if sys.platform != "linux":
+        return
     account = pwd.getpwnam(made.person)
     desk = pwd.getpwnam(USER).pw_uid
     for _, folders, files, opened in os.fwalk(vault):
@@ -391,6 +427,10 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
     end = time.monotonic() + PATIENCE
     while not is_so() and time.monotonic() < end:
         time.sleep(0.05)
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _last_line(log: Path) -> str:

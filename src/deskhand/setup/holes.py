@@ -6,6 +6,7 @@ import pwd
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def _home(made: Guard) -> Iterator[Finding]:
         yield bad(f"others may enter {HOME}, where keys and credentials are", f"chmod 700 {HOME}")
     if info.st_uid != pwd.getpwnam(USER).pw_uid:
         yield bad(f"{HOME} does not belong to {USER}", f"chown {USER}: {HOME}")
-    if "system.posix_acl_access" in os.listxattr(HOME):
+    if sys.platform == "linux" and "system.posix_acl_access" in os.listxattr(HOME):
         yield bad(f"{HOME} has access-control entries", f"setfacl -b {HOME}")
 
 

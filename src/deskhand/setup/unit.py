@@ -9,6 +9,7 @@ _UNIT = """\
 Description=Deskhand, guarded: the desk of {person}
 After=network-online.target
 Wants=network-online.target
+StartLimitIntervalSec=0
 
 [Service]
 ExecStart={python} -I -m deskhand up --no-browser
@@ -22,7 +23,7 @@ RuntimeDirectory=deskhand
 RuntimeDirectoryMode=0711
 UMask=0077
 Restart=on-failure
-RestartSec=2
+RestartSec=5
 TimeoutStopSec=15
 LimitNOFILE=8192
 TasksMax=256
