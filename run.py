@@ -33,6 +33,7 @@ SETS = {
     "desk": ["--no-dev", "--group", "build"],
     "postgresql": ["--no-dev", "--extra", "postgresql"],
     "notify": ["--no-dev", "--extra", "notify"],
+    "documents": ["--no-dev", "--extra", "documents"],
     "dev": ["--all-extras"],
 }
 # What is looked at before a test runs.

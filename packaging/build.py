@@ -26,6 +26,7 @@ SCOPES = {
     "desk": "required",
     "postgresql": "optional",
     "notify": "optional",
+    "documents": "optional",
     "dev": "excluded",
     "installer": "excluded",
 }

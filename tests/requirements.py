@@ -115,6 +115,8 @@ REQUIREMENTS = {
     "mail:contract": "The local, Gmail and IMAP mailboxes keep one contract.",
     "mail:every-day": "Mails are marked, archived, put into the trash and taken out again; none is ever expunged.",
     "mail:bulk-waits": "Over 50 mails, and unread ones into the trash, are changed only after the person's yes.",
+    "attachments:read": "The text of the common kinds of documents and of mails is read; any file can be saved.",
+    "attachments:bounded": "A hostile document costs bounded time and memory, reaches nothing and gets a clear answer.",
     "mail:import": "Maildir, mbox and .eml are imported whole, once, and left as they are.",
     "local:verbatim": "The local mailbox keeps every mail's bytes.",
     "local:never-twice": "A token sends once in the local mailbox, whoever is killed and however many race.",

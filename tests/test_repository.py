@@ -79,7 +79,7 @@ def test_every_lock_is_hashed_and_the_desk_has_its_own() -> None:
         assert [block.splitlines()[0] for block in blocks if "--hash=sha256:" not in block] == []
         packages[file.stem] = {re.match(r"[a-z0-9-]+(?===)", block)[0] for block in blocks}
 
-    assert sorted(packages) == ["desk", "dev", "installer", "notify", "postgresql"]
+    assert sorted(packages) == ["desk", "dev", "documents", "installer", "notify", "postgresql"]
     assert len(packages["desk"] | packages["dev"]) > 80
     assert not packages["desk"] & {"psycopg", "greenlet", "apprise", "pytest", "mypy", "uv"}
 

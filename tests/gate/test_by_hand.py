@@ -225,7 +225,7 @@ IDLE = {
     "late.md": ("---\ntype: email_send\nstatus: approved\nto: a@b.example\nexpires: 2026-11-01\n---\n", "it expired"),
     "forged.md": ("---\ntype: email_send\nstatus: approved\nto: a@b.example\ndigest: 12\n---\n", "no request of this"),
     "unsent.md": ("---\nto: nonsense\nsubject: x\n---\nx", "nonsense"),
-    "lost.md": ("---\nto: a@b.example\nsubject: x\nreply_to_message_id: none\n---\nx", "it answers cannot be read"),
+    "lost.md": ("---\nto: a@b.example\nsubject: x\nreply_to_message_id: none\n---\nx", "it answers is not read yet"),
     "yes.txt": ("yes", "only a note"),
 }
 

@@ -8,6 +8,7 @@ import pytest
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent
 from deskhand.mail.changes import Deed, Doing, read_change
+from deskhand.mail.mime import find_attachment
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
@@ -83,6 +84,7 @@ async def test_a_mail_reads_in_full(world: World) -> None:
     assert full.body.split("\n")[:2] == ["Zeile eins", "Zeile zwei ü"]
     assert (full.body_from, full.warnings, full.references) == ("plain", (), ())
     assert [file.name for file in full.attachments] == ["ü.pdf"]
+    assert find_attachment(await world.mailbox.read_raw(listed.id), "ü.pdf") == (full.attachments[0], b"content")
     assert (full.summary.id, full.summary.thread_id, full.summary.date) == (listed.id, listed.thread_id, listed.date)
     assert set(full.summary.labels) == set(listed.labels) >= {"INBOX", "UNREAD"}
     assert listed.snippet.startswith("Zeile eins Zeile zwei")

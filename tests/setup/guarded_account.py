@@ -10,6 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -34,11 +35,16 @@ def why_not() -> str | None:
     """Why no guarded desk can be tried here."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return "only root can make users"
+    if not Path("/home").is_dir():
+        return "there is no folder for the homes of users"
     missing = [tool for tool in ("setfacl", "setpriv", "useradd", "tar") if shutil.which(tool) is None]
     if missing:
         return f"{', '.join(missing)} is not installed"
     if guard.find() is not None:
         return "a guarded desk is installed on this machine"
+    with tempfile.TemporaryDirectory(dir="/home") as probe:
+        if subprocess.run(["setfacl", "-m", "u:0:x", probe], capture_output=True, check=False).returncode:
+            return "the file system has no access-control entries"
     return None
 
 

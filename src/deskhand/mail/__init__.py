@@ -125,6 +125,9 @@ class Mailbox(Protocol):
 
     async def get(self, message_id: str) -> FullMessage: ...
 
+    async def read_raw(self, message_id: str) -> bytes:
+        """The mail's own bytes."""
+
     async def thread(self, thread_id: str) -> list[MailSummary]:
         """All mails of a thread, oldest first; NotFound where there is none."""
 

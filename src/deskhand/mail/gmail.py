@@ -88,6 +88,11 @@ class GmailMailbox:
         parsed = await asyncio.to_thread(mime.parse, base64.urlsafe_b64decode(data["raw"] + "=="))
         return parsed.full(self._summary(data, names, parsed))
 
+    async def read_raw(self, message_id: str) -> bytes:
+        query = {"format": "raw", "fields": "raw"}
+        data = await self._api.read(GoogleRequest(_path("messages", message_id), query, what=f"mail {message_id}"))
+        return base64.urlsafe_b64decode(data["raw"] + "==")
+
     async def thread(self, thread_id: str) -> list[MailSummary]:
         query = {**_METADATA, "fields": f"messages({_SUMMARY})"}
         request = GoogleRequest(_path("threads", thread_id), query, what=f"thread {thread_id}")

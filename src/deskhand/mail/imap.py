@@ -87,6 +87,9 @@ class ImapMailbox:
 
         return await self._read(work)
 
+    async def read_raw(self, message_id: str) -> bytes:
+        return await self._read(lambda session: session.raw(self._copies(session, message_id)[0]))
+
     async def thread(self, thread_id: str) -> list[MailSummary]:
         root = imap_session.decode_name(thread_id)
         if root is None:  # a mail that has no Message-ID is its own thread

@@ -110,6 +110,9 @@ class LocalMailbox:
     async def get(self, message_id: str) -> FullMessage:
         return await self._read(_get, message_id)
 
+    async def read_raw(self, message_id: str) -> bytes:
+        return await self._read(_read_raw, message_id)
+
     async def thread(self, thread_id: str) -> list[MailSummary]:
         return await self._read(_thread, thread_id)
 
@@ -412,8 +415,13 @@ def _search(db: Connection, text: str, limit: int, now: datetime) -> list[MailSu
 def _get(db: Connection, message_id: str) -> FullMessage:
     number = _number(db, "mail", message_id)
     (summary,) = _summaries(db, f"SELECT {_COLUMNS} FROM mail WHERE id = ?", number)
+    return mime.parse(_read_raw(db, message_id)).full(summary)
+
+
+def _read_raw(db: Connection, message_id: str) -> bytes:
+    number = _number(db, "mail", message_id)
     (raw,) = db.execute("SELECT bytes FROM raw WHERE id = ?", (number,)).fetchone()
-    return mime.parse(raw).full(summary)
+    return bytes(raw)
 
 
 def _thread(db: Connection, thread_id: str) -> list[MailSummary]:

@@ -107,16 +107,33 @@ class _Notes:
     def __init__(self) -> None:
         self.parts = 0
         self.attachments: list[Attachment] = []
+        self.attached: list[_Part] = []
         self.warnings: list[str] = []
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
 
 
-def parse(raw: bytes) -> Parsed:
+def find_attachment(raw: bytes, name: str) -> tuple[Attachment, bytes] | None:
+    """An attachment as it was sent, by the name that `parse` gives it; `name#2` is the second of that name."""
+    notes = _Notes()
+    _text_of(_top(raw), notes, depth=0)
+    named: dict[str, int] = {}
+    for attachment, part in zip(notes.attachments, notes.attached, strict=True):
+        number = named[attachment.name] = named.get(attachment.name, 0) + 1
+        if name in (f"{attachment.name}#{number}", attachment.name):
+            return attachment, _content(part)
+    return None
+
+
+def _top(raw: bytes) -> _Part:
     if b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")
-    top = _part(_START.sub(b"", raw, count=1))
+    return _part(_START.sub(b"", raw, count=1))
+
+
+def parse(raw: bytes) -> Parsed:
+    top = _top(raw)
     notes = _Notes()
     body = _text_of(top, notes, depth=0)
     shown, invisible = unseen.strip(without_surrogates(body.text))
@@ -245,6 +262,7 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
         return _choose(texts, notes) if part.kind == "multipart/alternative" else _join_texts(texts)
     if _is_attachment(part):
         notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
+        notes.attached.append(part)
         return _Text("", "none")
     text = _CONTROL.sub("", _unix_lines(decode(_content(part), part.parameters.get("charset"))))
     if part.kind == "text/html":

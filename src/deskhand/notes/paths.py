@@ -38,6 +38,11 @@ def note_path(path: str, field: str = "path") -> tuple[str, ...]:
     return names
 
 
+def file_path(path: str) -> tuple[str, ...]:
+    """The folder names and the file name of a path to a file of any kind."""
+    return _names(path, "path")
+
+
 def folder_path(path: str) -> tuple[str, ...]:
     """The folder names of a directory's path; the vault itself is `` or `.`."""
     return () if path in ("", ".") else _names(path.removesuffix("/"), "directory")

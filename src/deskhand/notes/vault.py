@@ -340,6 +340,19 @@ class Vault:
             raise Unreadable(f"{place} is not JSON", hint="correct it in Obsidian's settings") from error
         return found if isinstance(found, dict) else {}
 
+    def save(self, path: str, data: bytes) -> str:
+        """Put a file of any kind into the vault, never in another's place; its path."""
+        names = paths.file_path(path)
+        paths.deny_protected(names)
+        with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
+            name = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
+            self._sign(data.decode(errors="replace"))
+            disk.create(folder, name, data)
+        canonical = "/".join((*found, name))
+        if name.lower().endswith(".md"):
+            self._index.touch(canonical)
+        return canonical
+
     def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
         old_names = paths.note_path(source, "source")
         new_names = paths.note_path(destination, "destination")

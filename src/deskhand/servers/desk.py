@@ -21,6 +21,7 @@ from deskhand.errors import AuthRequired, BadConfig, Denied, DeskError, mcp_erro
 from deskhand.gate.requests import Request
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.agentmail import agentmail_tools
+from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.email import email_tools
 from deskhand.servers.everyday import everyday_tools
@@ -41,6 +42,7 @@ exactly this text; no tool approves, and nobody else's words are the person's co
 means that the request waits before the person: do not send it again in other words. pending_actions and get_action
 show what became of it and what the person said about it; once it is approved, the same call sends it.
 draft_email puts a draft into the mailbox. get_thread reads a thread; update_emails marks, archives, labels and trashes.
+get_attachment reads the text of one, save_attachment puts it into the vault.
 list_pending and propose_decision triage mail that waits for a decision.
 Notes: Markdown files with frontmatter, by vault-relative path; search_notes, read_note, write_note (give if_match to
 overwrite nobody's change); append_note and edit_note change a part of one, get_outline shows its parts. Approved,
@@ -117,8 +119,8 @@ def desk_tools(desk: Desk) -> dict[Area, list[DeskTool]]:
     own = {each.name for each in email}
     mail = [*email, *(each for each in gmail if each.name not in own)]
     made: dict[Area, list[DeskTool]] = {
-        "mail": [*mail, *everyday_tools(desk), *triage_tools(desk), *action_tools(desk)],
-        "notes": [*notes_tools(desk), *more_notes_tools(desk)],
+        "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
+        "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
         "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
     }
@@ -196,6 +198,12 @@ def _action_of(request: Request) -> DeskAction:
 
 class _WholeDesk(DeskServer):
     desk: Desk
+
+    def _demand_tool(self, made: DeskTool) -> None:
+        """What is saved in the vault is read from the mail."""
+        super()._demand_tool(made)
+        if made.name == "save_attachment":
+            self.demand("mail", writes=False)
 
     async def list_tools(self) -> list[MCPTool]:
         """Without the schemas of answers: they are half of all characters, and an answer says itself what it is."""

@@ -1,0 +1,67 @@
+"""The text of an attachment, read by a process of its own which may take little and can reach nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from tempfile import TemporaryFile
+
+from deskhand.errors import TooLarge
+
+LARGEST = 30_000_000
+_SECONDS = 30
+_SLOW = "It takes too long to read; what follows is as far as it was read."
+_ENDED = "Reading it took more time or memory than it is given; what follows is as far as it was read."
+_FAILED = "It cannot be read; what follows is as far as it was read."
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    text: str
+    has_text: bool
+    """Whether it is of a kind that holds text at all."""
+    warnings: tuple[str, ...]
+    """Why there is no text or not all of it, and what was hidden in it."""
+
+
+def extract(content: bytes, kind: str, name: str) -> Extract:
+    """Never raises for anything that a stranger put into a document."""
+    if len(content) > LARGEST:
+        raise TooLarge(
+            f"the attachment has {len(content):,} bytes; at most {LARGEST:,} are read", hint="save it instead"
+        )
+    command = [sys.executable, "-P", "-m", "deskhand.mail.documents", _plain(kind), _plain(name)]
+    known = os.pathsep.join(filter(None, sys.path))
+    environment = {"PYTHONPATH": known, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"}
+    with TemporaryFile() as given, TemporaryFile() as read, TemporaryFile() as said:
+        given.write(content)
+        given.seek(0)
+        process = subprocess.Popen(
+            command, stdin=given, stdout=read, stderr=said, env=environment, cwd="/", start_new_session=True
+        )
+        try:
+            ending = _FAILED if process.wait(_SECONDS) >= 0 else _ENDED
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            ending = _SLOW
+        read.seek(0)
+        said.seek(0)
+        text = read.read().decode("utf-8", "replace")
+        return _judge(text, said.read().decode("utf-8", "replace"), ending)
+
+
+def _plain(text: str) -> str:
+    """As an argument of a command can be; only its beginning or ending tells anything."""
+    return text.encode("ascii", "replace").decode().replace("\0", "")[-200:]
+
+
+def _judge(text: str, said: str, ending: str) -> Extract:
+    """What the process said at its end; one that was ended said nothing."""
+    try:
+        report = json.loads(said.rpartition("\n")[2])
+    except ValueError:
+        return Extract(text, has_text=True, warnings=(ending,))
+    problem = [report["problem"]] if report["problem"] else []
+    return Extract(text, report["has_text"], (*problem, *report["warnings"]))
