@@ -71,6 +71,17 @@ async def test_the_second_of_two_answers_changes_nothing_and_says_so(site: Site)
             await two.other.answers.undo(row.id, "person")
 
 
+@requirement("cards:digest")
+async def test_who_takes_a_yes_back_second_is_told_that_it_is_too_late(site: Site) -> None:
+    async with pair(site) as two:
+        row = await asked(two)
+        await two.other.answers.approve(row.id, row.digest, "person")
+        two.between.before.append(partial(two.other.answers.undo, row.id, "person"))
+        with pytest.raises(Denied, match="can no longer be taken back"):
+            await two.ours.answers.undo(row.id, "person")
+        assert await state(two, row) == "waiting"
+
+
 @requirement("cards:edited")
 async def test_two_who_edit_a_text_in_the_same_words_agree(site: Site) -> None:
     async with pair(site) as two:

@@ -121,7 +121,7 @@ class Request:
                 return "Approved"
             case "rejected":
                 return "Rejected"
-            case _:
+            case "sent" | "expired" | "withdrawn" | "failed":
                 return "Done"
 
     @property
