@@ -24,7 +24,7 @@ import pytest
 from tests.mail.dovecot import PASSWORD, free_port
 
 PACKAGES = Path(__file__).resolve().parents[2] / ".judges" / "servers"
-USERS = 60
+USERS = 200
 OWN_NAMESPACE = ["unshare", "--mount", "--pid", "--fork", "--mount-proc"]
 END = "\nread -r _  # until the test closes the pipe, or ends: with this shell everything in the namespace does\n"
 

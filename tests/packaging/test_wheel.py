@@ -24,7 +24,7 @@ SOURCES = ROOT / "src"
 WHEEL = f"deskhand-{__version__}-py3-none-any.whl"
 SDIST = f"deskhand-{__version__}.tar.gz"
 BILL = f"deskhand-{__version__}.cdx.json"
-EXTRAS = ("notify", "postgresql")
+EXTRAS = ("documents", "notify", "postgresql")
 
 
 def run_build(root: Path, folder: Path) -> None:

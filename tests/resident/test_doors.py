@@ -128,7 +128,8 @@ async def test_a_token_lists_and_calls_what_its_scopes_open_and_the_rest_is_on_t
     record = await place.record()
 
     assert listed == {
-        *("search_email", "get_email", "list_pending", "pending_actions", "get_action"),
+        *("search_email", "get_email", "get_thread", "get_attachment", "save_attachment"),
+        *("list_pending", "pending_actions", "get_action"),
         *("read_note", "write_note", "list_notes", "move_note", "search_notes", "append_note", "edit_note"),
         *("get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),
     }

@@ -58,6 +58,7 @@ WORDS = rf"^(?:(?:{_DAY})(?: {_CLOCK})?|{_CLOCK})$"
 """What a schema can say of it in one pattern; the other words are taken too."""
 
 _ISO = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\d:?\d\d)", re.ASCII)
+_FIGURES = re.compile(r"\s*\d{4}-")
 _TIME_FIRST = re.compile(rf"(?:(?:at|by) )?({_TIME})(?:,? (?:on )?(.+))?", re.ASCII)
 _DAY_FIRST = re.compile(rf"(?:(?:on|by) )?(.+?)(?:,? (?:at )?({_TIME}))?", re.ASCII)
 _FROM_NOW = re.compile(r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII)
@@ -86,8 +87,11 @@ def parse_instant(text: Any) -> str:
 
 
 def check_due(text: Any) -> str:
-    """An instant as UTC; words stay as they are until somebody knows what time it is."""
-    if isinstance(text, str) and are_words(text):
+    """An instant as UTC; words stay as they are until somebody knows what time it is.
+
+    A day in figures is no word: a program that sends one has forgotten the time and its offset.
+    """
+    if isinstance(text, str) and not _FIGURES.match(text) and are_words(text):
         return text
     return parse_instant(text)
 
@@ -129,9 +133,11 @@ def resolve(text: str, now: datetime, zone: ZoneInfo) -> str:
 
 
 def read(text: str, now: datetime, zone: ZoneInfo) -> str:
-    """What a person typed, as UTC: words, or an instant."""
+    """What a person typed, as UTC: words, a day in figures, or an instant."""
+    if are_words(text):
+        return resolve(text, now, zone)
     try:
-        return resolve(check_due(text), now, zone)
+        return parse_instant(text)
     except PydanticCustomError:
         raise InvalidInput(f'Couldn\'t read the due date "{printable(text[:80])}"', hint=f"Try: {KNOWN}") from None
 
