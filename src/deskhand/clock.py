@@ -29,3 +29,10 @@ def local(at: datetime, zone: str) -> datetime:
         return at.astimezone(ZoneInfo(zone))
     except OverflowError:
         return at
+
+
+def ordinal(number: int) -> str:
+    """1st, 2nd, 3rd, 4th ..."""
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

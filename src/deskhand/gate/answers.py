@@ -182,7 +182,8 @@ class Answers:
             raise Denied("this desk has no password yet", reason="proof", hint=hint)
         if not await asyncio.to_thread(passwords.matches, claim.password, kept):
             now = self._now()
-            entry = GateCall(by, "answer", "page", now).entry("rejected", "wrong password", now)
+            place = "terminal" if claim.source == "terminal" else "page"
+            entry = GateCall(by, "answer", place, now).entry("rejected", "wrong password", now)
             await self._store.write(audit.append, entry)
             raise Denied("the password is wrong", reason="proof", hint="nothing was answered; type it again")
         await self._store.write(passwords.forget_wrong_answers, claim.source)

@@ -81,7 +81,7 @@ def forget_wrong_passwords(tx: Transaction) -> None:
 
 
 def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
-    """The same for a password that is typed with an answer: each source waits longer after each wrong one.
+    """Count a password that is typed with an answer before it is compared; after each wrong one its source waits.
 
     Who guesses there keeps nobody out elsewhere: another sign-in and the terminal are sources of their own.
     """
@@ -94,7 +94,7 @@ def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
         if left > timedelta():
             seconds = max(1, round(left.total_seconds()))
             raise RateLimited(
-                "too many wrong passwords were typed in this session; nothing was answered",
+                "too many wrong passwords were typed here; nothing was answered",
                 hint=f"wait {seconds} seconds, or sign in again with a fresh link: deskhand link",
                 retry_after_seconds=seconds,
             )

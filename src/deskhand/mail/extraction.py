@@ -1,4 +1,4 @@
-"""The text of an attachment, read by a process of its own which may take little and can reach nothing."""
+"""The text of an attachment, read by a process that may take little and, on Linux, change and send nothing."""
 
 import json
 import os

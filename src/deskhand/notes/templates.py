@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from typing import Any
 
+from deskhand.clock import ordinal
 from deskhand.errors import InvalidInput, Unreadable, printable
 from deskhand.notes import frontmatter
 
@@ -60,20 +61,20 @@ def _parts_of(when: datetime) -> dict[str, str]:
         "YY": f"{when.year % 100:02}",
         "Y": str(when.year),
         "Q": str(quarter),
-        "Qo": _ordinal(quarter),
+        "Qo": ordinal(quarter),
         "M": str(when.month),
         "MM": f"{when.month:02}",
-        "Mo": _ordinal(when.month),
+        "Mo": ordinal(when.month),
         "MMM": month_abbr[when.month],
         "MMMM": month_name[when.month],
         "D": str(when.day),
         "DD": f"{when.day:02}",
-        "Do": _ordinal(when.day),
+        "Do": ordinal(when.day),
         "DDD": str(day),
         "DDDD": f"{day:03}",
-        "DDDo": _ordinal(day),
+        "DDDo": ordinal(day),
         "d": str(sunday),
-        "do": _ordinal(sunday),
+        "do": ordinal(sunday),
         "dd": day_name[weekday - 1][:2],
         "ddd": day_abbr[weekday - 1],
         "dddd": day_name[weekday - 1],
@@ -81,10 +82,10 @@ def _parts_of(when: datetime) -> dict[str, str]:
         "E": str(weekday),
         "w": str(week),
         "ww": f"{week:02}",
-        "wo": _ordinal(week),
+        "wo": ordinal(week),
         "W": str(iso_week),
         "WW": f"{iso_week:02}",
-        "Wo": _ordinal(iso_week),
+        "Wo": ordinal(iso_week),
         "gggg": f"{week_year:04}",
         "gg": f"{week_year % 100:02}",
         "GGGG": f"{iso_year:04}",
@@ -112,12 +113,6 @@ def _week_from_sunday(day: date) -> tuple[int, int]:
     """Year and week where a week begins on Sunday and the first one has January 1 in it."""
     saturday = day + timedelta(days=6 - day.isoweekday() % 7)
     return saturday.year, (saturday.timetuple().tm_yday + 6) // 7
-
-
-def _ordinal(number: int) -> str:
-    if number % 100 in (11, 12, 13):
-        return f"{number}th"
-    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
 
 
 class Filler:

@@ -14,7 +14,7 @@ from deskhand.mail import Attachment, mime
 from deskhand.mail.extraction import Extract, extract
 from deskhand.servers.mail import FETCHES
 from deskhand.servers.obsidian import Cursor
-from deskhand.servers.tool import WRITES, DeskTool, tool
+from deskhand.servers.tool import ADDS, DeskTool, tool
 
 PAGE = 20_000
 LARGEST_FILE = 50_000_000
@@ -79,7 +79,7 @@ def saving_tools(desk: Desk) -> list[DeskTool]:
         saved = await to_thread.run_sync(desk.vault.save, path, content)
         return SavedAttachment(path=saved, size=len(content), sha256=sha256(content).hexdigest())
 
-    return [tool(save_attachment, title="Save an attachment", annotations=WRITES)]
+    return [tool(save_attachment, title="Save an attachment", annotations=ADDS)]
 
 
 async def _find(desk: Desk, message_id: str, name: str) -> tuple[Attachment, bytes]:

@@ -21,9 +21,8 @@ from deskhand.notes.vault import (
 )
 from deskhand.servers.calls import recorder
 from deskhand.servers.server import DeskServer
-from deskhand.servers.tool import READS, WRITES, DeskTool, tool
+from deskhand.servers.tool import ADDS, READS, WRITES, DeskTool, tool
 
-ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 EDITS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False)
 MAKES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
 INSTRUCTIONS = """\

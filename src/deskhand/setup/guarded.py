@@ -150,7 +150,8 @@ def stop(say: Say) -> bool:
     if Path(f"/proc/{found.pid}").stat().st_uid != pwd.getpwnam(USER).pw_uid:
         raise Unavailable(f"process {found.pid} is not the desk's", hint="nothing was stopped")
     os.kill(found.pid, signal.SIGTERM)
-    _wait_until(lambda: not Path(f"/proc/{found.pid}").exists())
+    if not _wait_until(lambda: not Path(f"/proc/{found.pid}").exists()):
+        raise Unavailable(f"the desk (process {found.pid}) has not ended yet", hint="try again in a moment")
     say("the desk is stopped")
     return True
 
@@ -420,13 +421,20 @@ def _run(command: list[str], **how: object) -> None:
     done = subprocess.run(command, stderr=subprocess.PIPE, check=False, **{"stdout": subprocess.DEVNULL} | how)  # type: ignore[call-overload]
     if done.returncode:
         why = done.stderr.decode(errors="replace").strip().splitlines()
-        raise Unavailable(f"{command[-1] if command[0] != 'setpriv' else ' '.join(command[8:10])}: {why[-1:] or ''}")
+        inner = command
+        if command[0] == "setpriv":
+            inner = command[command.index("--") + 1 :]
+        raise Unavailable(f"{' '.join(inner[:2])} failed: {''.join(why[-1:])}")
 
 
-def _wait_until(is_so: Callable[[], bool]) -> None:
+def _wait_until(is_so: Callable[[], bool]) -> bool:
+    """Whether it became so in time."""
     end = time.monotonic() + PATIENCE
-    while not is_so() and time.monotonic() < end:
+    while not is_so():
+        if time.monotonic() > end:
+            return False
         time.sleep(0.05)
+    return True
 
 
 def _open_no_link(path: str, flags: int) -> int:

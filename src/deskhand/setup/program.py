@@ -16,7 +16,7 @@ from pathlib import Path
 import deskhand
 from deskhand.errors import Unavailable
 
-_EXTRAS = frozenset({"notify", "postgresql"})
+_EXTRAS = frozenset({"documents", "notify", "postgresql"})
 _WRITABLE = stat.S_IWGRP | stat.S_IWOTH
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _REQUIREMENT = re.compile(r"\s*([\w.-]+)\s*(?:\[([^\]]*)\])?[^;]*(?:;(.*))?")

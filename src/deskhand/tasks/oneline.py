@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from deskhand import clock
 from deskhand.errors import InvalidInput, printable
 from deskhand.tasks import due, recurrence
 
@@ -272,6 +273,6 @@ def _phrases(rule: recurrence.Recurrence) -> Iterator[str]:
     for place in _PLACES:
         yield f"every {place} {names}"
     for number in rule.month_days:
-        yield f"every {number}th"
+        yield f"every {clock.ordinal(number)}"
         for month in rule.months:
             yield f"every {number} {due.MONTHS[month - 1][:3]}"
