@@ -205,9 +205,11 @@ def gather_programs():
 
 def run_steps(steps, environment=None):
     """Each in its turn, up to the first that fails: its exit code, else 0."""
+    variables = os.environ | (environment or {})
+    # Hundreds of processes start here: what one of them has compiled, the next ones need not.
+    variables.pop("PYTHONDONTWRITEBYTECODE", None)
     for step in steps:
         say(" ".join(step))
-        variables = os.environ | (environment or {})
         done = subprocess.run([BIN / step[0], *step[1:]], cwd=ROOT, env=variables, check=False)
         if done.returncode:
             return done.returncode
