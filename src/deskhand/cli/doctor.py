@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand import guard
+from deskhand import environment, guard
 from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
 from deskhand.errors import BadConfig, describe
 
@@ -31,7 +31,9 @@ def _doctor(options: argparse.Namespace) -> int:
     from deskhand.setup import doctor
     from deskhand.setup.checks.findings import bad
 
-    if (guarded := guard.find()) and os.geteuid() in (0, guarded.uid):
+    guarded = guard.find()
+    own = guard.is_own_home(environment.variables().get("DESKHAND_HOME"))
+    if guarded and own and os.geteuid() in (0, guarded.uid):
         return _show_guarded(guarded, options)
 
     try:
