@@ -45,6 +45,7 @@ REQUIREMENTS = {
     "notes:round-trip": "For any frontmatter and body, write then read gives the same.",
     "notes:bytes-kept": "Changing one key leaves every other byte of the note alone.",
     "notes:escaped": "Strangers' words in a note that the desk writes are no Markdown, and no plugin obeys them.",
+    "notes:root": "A link on the way to the vault counts where it is one's own or root's, and nobody else's.",
     "notes:paths": "No spelling of a path leaves the vault or reaches a protected folder for writing.",
     "notes:swapped-links": "A symlink swapped in during the call leads nowhere.",
     "notes:atomic": "Whatever is killed, a note is the old or the new one, whole.",

@@ -317,6 +317,23 @@ def put_a_link_to_the_desks_home_in_place_of_logs() -> None:
 
 
 @way
+def put_a_link_to_the_desks_home_in_place_of_the_vault() -> None:
+    place = vault()
+    aside = place.with_name("vault-aside")
+    place.rename(aside)
+    place.symlink_to(E["HOME_OF_DESK"])
+    try:
+        server = Server("desk")
+        server.tool("write_note", path="planted.md", frontmatter={}, body="planted")
+        server.tool("search_notes", query="canary")
+        server.tool("read_note", path="planted.md")
+        server.close()
+    finally:
+        place.unlink()
+        aside.rename(place)
+
+
+@way
 def read_the_desks_files_through_links_in_the_vault() -> None:
     server = Server("obsidian")
     for name in ("token", "seal.key", "proof.key", "config.toml", "credentials.json", "gmail.secret"):

@@ -330,6 +330,16 @@ async def test_whatever_gmail_says_to_a_send_but_yes_is_a_failed_send_with_its_s
 
 
 @requirement("gmail:errors")
+async def test_a_draft_that_gmail_does_not_find_is_a_failed_send(gmail: GmailDouble, mailbox: GmailMailbox) -> None:
+    gmail.plan("drafts.create", Status(404, "notFound"))
+
+    with pytest.raises(SendFailed) as failed:
+        await mailbox.prepare(outgoing())
+
+    assert failed.value.details["status"] == 404
+
+
+@requirement("gmail:errors")
 @pytest.mark.parametrize("code", [404, 405, 501])
 async def test_an_endpoint_without_batch_is_named(gmail: GmailDouble, mailbox: GmailMailbox, code: int) -> None:
     held = gmail.account.deliver(letter())

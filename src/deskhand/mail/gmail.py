@@ -151,6 +151,8 @@ class GmailMailbox:
                 return f"{_ONCE}{mail.action_id}"
             case Doubt(answer):
                 raise _refused_send(answer)
+            case GoogleAnswer(status=404) if mail.thread_id is None:
+                raise _refused_send(made)
             case GoogleAnswer(status=404) | NoAnswer():
                 raise failure_of(made, request)
             case GoogleAnswer():

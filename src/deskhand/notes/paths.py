@@ -16,6 +16,7 @@ from deskhand.durable import sync
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.files import private_mode
 from deskhand.notes.folders import FOLDERS
+from deskhand.notes.root import open_folder
 from deskhand.unseen import reads_as
 
 PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs"})
@@ -91,7 +92,7 @@ def _is_taken_for(seen: str, folder: str) -> bool:
 @contextmanager
 def opened(root: Path, names: tuple[str, ...], *, create: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The folder's descriptor and the names as they are on the disk."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    folder = open_folder(root)
     found: list[str] = []
     try:
         for name in names:

@@ -13,6 +13,7 @@ from stat import S_ISREG
 from typing import Any
 
 from deskhand.errors import Unavailable
+from deskhand.notes.root import open_folder
 
 # mtime_ns, size, inode, ctime_ns: as long as these are the same, so is the file
 Key = tuple[int, int, int, int]
@@ -91,7 +92,7 @@ def _open_at_once(root: int, path: str) -> int | None:
 @contextmanager
 def open_root(root: Path) -> Iterator[Root]:
     try:
-        folder = Root(os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        folder = Root(open_folder(root))
     except OSError as exc:
         raise Unavailable(
             f"The vault cannot be opened: {exc.strerror}.",

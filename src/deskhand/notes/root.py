@@ -1,0 +1,64 @@
+"""How the vault's own folder is opened, before anything inside it.
+
+The folders above it may belong to somebody else: a guarded desk works in a vault of the person's account, and whatever
+runs there can put a link in its place. A link is followed where it is root's or this user's own, and nobody else's.
+"""
+
+import errno
+import os
+import stat
+import sys
+from pathlib import Path
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# A folder that may only be passed through cannot be opened for reading.
+_STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_LINKS = 40
+
+
+def open_folder(path: Path) -> int:
+    """A descriptor of the folder at this path."""
+    if sys.platform != "linux":  # where no desk is guarded
+        return os.open(path, _FOLDER)
+    reached = _walk(str(path.absolute()))
+    try:
+        return os.open(".", _FOLDER, dir_fd=reached)
+    finally:
+        os.close(reached)
+
+
+def _walk(path: str) -> int:
+    names = path.split("/")[::-1]
+    reached = os.open("/", _STEP)
+    links = 0
+    try:
+        while names:
+            name = names.pop()
+            if name in ("", "."):
+                continue
+            start = name
+            if _is_link(name, reached, path):
+                links += 1
+                if links > _MOST_LINKS:
+                    raise OSError(errno.ELOOP, "Too many links on the way", path)  # noqa: TRY301 - see below
+                target = os.readlink(name, dir_fd=reached)
+                names += target.split("/")[::-1]
+                if not target.startswith("/"):
+                    continue
+                start = "/"
+            inner = os.open(start, _STEP, dir_fd=reached)
+            os.close(reached)
+            reached = inner
+    except OSError:
+        os.close(reached)
+        raise
+    return reached
+
+
+def _is_link(name: str, folder: int, path: str) -> bool:
+    found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    if not stat.S_ISLNK(found.st_mode):
+        return False
+    if found.st_uid not in (0, os.geteuid()):
+        raise OSError(errno.ELOOP, "Somebody else has put a link on the way to it", path)
+    return True
