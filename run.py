@@ -50,8 +50,8 @@ MEASURED = ["tests/gate", "tests/test_audit.py", "tests/test_faults.py", "tests/
 # It makes this machine's desk a guarded one for a while, which every other test would notice.
 ALONE = "tests/setup/test_guarded.py"
 ROOM_IN_MEMORY = 2_000_000_000
-# Two for each of the two cores it has to do with: much of the time a test waits for a clock or another process.
-WORKERS = ["-n", "4", "--dist", "worksteal"]
+# One more than the two cores it has to do with: much of the time a test waits for a clock or another process.
+WORKERS = ["-n", "3", "--dist", "worksteal"]
 # Programs that some tests or benches drive, and the Debian packages that bring them.
 SYSTEM_PACKAGES = {
     "strace": "strace",
