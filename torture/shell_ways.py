@@ -21,8 +21,8 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -294,43 +294,39 @@ def swap_the_approval_for_a_link_while_it_is_read() -> None:
     caller.join()
 
 
+@contextmanager
+def linked_to_the_desks_home(place: Path) -> Iterator[None]:
+    """For a while a link to the desk's home stands in the folder's place."""
+    aside = place.with_name(f"{place.name}-aside")
+    place.rename(aside)
+    place.symlink_to(E["HOME_OF_DESK"])
+    try:
+        yield
+    finally:
+        place.unlink()
+        aside.rename(place)
+
+
 @way
 def put_a_link_to_the_desks_home_in_place_of_approved() -> None:
-    folder = vault("Approved")
-    aside = vault("Aside")
-    folder.rename(aside)
-    folder.symlink_to(E["HOME_OF_DESK"])
-    send_again()
-    folder.unlink()
-    aside.rename(folder)
+    with linked_to_the_desks_home(vault("Approved")):
+        send_again()
 
 
 @way
 def put_a_link_to_the_desks_home_in_place_of_logs() -> None:
-    folder = vault("Logs")
-    aside = vault("Aside")
-    folder.rename(aside)
-    folder.symlink_to(E["HOME_OF_DESK"])
-    send_again()
-    folder.unlink()
-    aside.rename(folder)
+    with linked_to_the_desks_home(vault("Logs")):
+        send_again()
 
 
 @way
 def put_a_link_to_the_desks_home_in_place_of_the_vault() -> None:
-    place = vault()
-    aside = place.with_name("vault-aside")
-    place.rename(aside)
-    place.symlink_to(E["HOME_OF_DESK"])
-    try:
+    with linked_to_the_desks_home(vault()):
         server = Server("desk")
         server.tool("write_note", path="planted.md", frontmatter={}, body="planted")
         server.tool("search_notes", query="canary")
         server.tool("read_note", path="planted.md")
         server.close()
-    finally:
-        place.unlink()
-        aside.rename(place)
 
 
 @way
