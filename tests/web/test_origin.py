@@ -99,11 +99,11 @@ async def test_no_other_name_no_plain_http_and_no_unnamed_proxy_gets_an_answer(h
                     assert [each.status_code for each in answers] == [421] * 4
                     assert "strict-transport-security" not in answers[0].headers
         # Somebody on this machine who says the name, without a proxy and without TLS.
-        host = {"Host": proxy.origin.removeprefix("https://")}
+        named = {"Host": proxy.origin.removeprefix("https://")}
         async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
-            assert (await http.get("/enter", headers=host)).status_code == 421
+            assert (await http.get("/enter", headers=named)).status_code == 421
             for said in ("http", "https, http", "wss", "HTTPS"):
-                assert (await http.get("/enter", headers=host | {"X-Forwarded-Proto": said})).status_code == 421
+                assert (await http.get("/enter", headers=named | {"X-Forwarded-Proto": said})).status_code == 421
             assert (await http.get("/enter")).status_code == 200
 
 
