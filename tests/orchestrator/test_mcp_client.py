@@ -15,12 +15,13 @@ from deskhand.orchestrator.mcp_client import MCPClient
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
 
 def client(home: Home, *command: str, **more: Any) -> MCPClient:
-    started = list(command) or [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    started = list(command) or [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
     return MCPClient("obsidian", started, home.vault, environment=home.environment, **more)
 
 
@@ -34,7 +35,7 @@ def children() -> list[int]:
 async def test_the_connection_is_kept_and_a_killed_server_is_started_anew(home: Home) -> None:
     (home.vault / "a.md").write_text("Hello.\n")
     before = set(children())
-    notes = client(home)
+    notes = client(home, sys.executable, "-m", "deskhand", "mcp", "obsidian")
     try:
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
@@ -96,7 +97,7 @@ async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where the server's own files go
     (home.vault / "a.md").write_text("Hello.\n")
-    notes = MCPClient("obsidian", [sys.executable, "-m", "deskhand", "mcp", "obsidian"], home.vault)
+    notes = MCPClient("obsidian", [warm_python(), "-m", "deskhand", "mcp", "obsidian"], home.vault)
     try:
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
     finally:
@@ -107,7 +108,7 @@ async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
 async def test_a_server_that_does_not_start_says_why(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
     wrong = MCPClient(
         "gmail",
-        [sys.executable, "-m", "deskhand", "mcp", "gmail"],
+        [warm_python(), "-m", "deskhand", "mcp", "gmail"],
         home.vault,
         environment=home.environment | {"VAULT_PATH": "/nowhere/at/all"},
     )
