@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from dirty_equals import IsStr
 
-from deskhand.errors import Denied, NotFound, ServerDown, Unavailable
+from deskhand.errors import Denied, Internal, NotFound, ServerDown, Unavailable
 from deskhand.orchestrator.mcp_client import MCPClient
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
@@ -89,6 +89,26 @@ async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallb
     assert [(line["event"], line["server"], line["tool"]) for line in lines] == 2 * [
         ("not_found", "obsidian", "read_note")
     ]
+
+
+@requirement("orchestrator:client")
+async def test_a_server_that_does_not_know_the_tool_is_not_called_unavailable(home: Home) -> None:
+    (home.vault / "a.md").write_text("Hello.\n")
+    notes = client(home)
+    try:
+        await notes.call_tool("read_note", {"path": "a.md"})
+        connection = notes._client
+        answer = await notes.call_tool("fly_away", {}, lambda: "stayed")
+        with pytest.raises(Internal, match="fly_away"):
+            await notes.call_tool("fly_away", {"path": "a.md"})
+        assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
+        assert notes._client is connection
+    finally:
+        await notes.close()
+
+    assert answer == {"error": "internal_error", "message": IsStr(regex=".*fly_away.*"), "fallback": "stayed"}
+    (log,) = (home.vault / "Logs").glob("orchestrator_*.jsonl")
+    assert [json.loads(line)["event"] for line in log.read_text().splitlines()] == 2 * ["internal_error"]
 
 
 @requirement("orchestrator:client")
