@@ -248,17 +248,19 @@ def _lines(mail: Action) -> list[str]:
 
 async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
-    account = await mailbox.address()
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
-            return MailChange(account=account, do=do, label=label, mails=mails), None
+            return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
         case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=None):
+            account = await mailbox.address()
             as_text = proposal.as_text and mime.is_html(body)
             return Mail(kind="send_email", account=account, to=to, subject=subject, body=body, as_text=as_text), None
         case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=str() as message_id):
             found = await mailbox.get(message_id)
+            account = await own_address(mailbox, found)
         case ReplyEmail(message_id=message_id, body=body):
             found = await mailbox.get(message_id)
+            account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
             to = mime.reply_recipient(found, account)
@@ -266,6 +268,11 @@ async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMe
     as_text = proposal.as_text and mime.is_html(body)
     mail = Mail(kind=proposal.kind, account=account, to=to, subject=subject, body=body, as_text=as_text)
     return in_thread(mail, found), found
+
+
+async def own_address(mailbox: Mailbox, answered: FullMessage) -> str:
+    """From where an answer leaves: the account that has the mail."""
+    return answered.summary.account or await mailbox.address()
 
 
 def in_thread(mail: Mail, original: FullMessage) -> Mail:
@@ -303,4 +310,4 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
         references=mail.references,
         as_text=mail.as_text,
     )
-    return Outgoing(raw, (mail.to,), message_id, send_id, mail.thread_id)
+    return Outgoing(raw, (mail.to,), message_id, send_id, mail.thread_id, mail.account)
