@@ -233,7 +233,7 @@ def _mbox(text: str) -> object:
 
 
 def _risk(text: str) -> object:
-    return risk.assess(risk.Facts("ann@example.org", "bob@example.net", text[:900], text, known=True))
+    return risk.assess(risk.Facts("ann@example.org", ("bob@example.net",), text[:900], text))
 
 
 def _risk_of_html(text: str) -> object:

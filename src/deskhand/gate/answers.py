@@ -32,6 +32,9 @@ class Letter:
     to: str
     subject: str
     body: str
+    cc: str | None = None
+    """None: as it is."""
+    bcc: str | None = None
 
 
 class Door(Protocol):
@@ -276,7 +279,8 @@ def _edit(request: Request, letter: Letter) -> Action:
     body = letter.body.replace("\r\n", "\n")
     if request.home == "Drafts" and body.strip():
         body = f"{body.strip()}\n"  # as a note is read
-    return request.action.edit({"to": letter.to, "subject": letter.subject, "body": body})
+    changes = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc, "subject": letter.subject, "body": body}
+    return request.action.edit({name: value for name, value in changes.items() if value is not None})
 
 
 def _demand_seen(request: Request, digest: str | None) -> Request:
