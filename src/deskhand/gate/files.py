@@ -14,7 +14,7 @@ from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.gate.actions import Action, MailChange, SendEmail, addresses_of
+from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text, read_html
@@ -25,9 +25,6 @@ from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
-_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
-"""What a mail is called in a file that the person writes by hand; nothing else is released by one."""
-_CHANGE = "email_change"
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
 _MEANT = (
     *("type", "action_type", "to", "cc", "bcc", "subject"),
@@ -39,7 +36,6 @@ _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | 
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
 _WISH = "Answer it on the desk's page. A file that is moved or edited is only a wish here."
-_BACK = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
 
 
 # A sealed request.
@@ -99,7 +95,7 @@ def fenced(text: str) -> str:
 def _properties(request: Request) -> dict[str, Any]:
     action = request.action
     found: dict[str, Any] = {
-        "type": _TYPES.get(action.kind, _CHANGE),
+        "type": action.file_type,
         "status": "pending_approval",
         "action_type": action.kind,
         **_heading(action),
@@ -124,11 +120,11 @@ def _heading(action: Action) -> dict[str, str]:
 def _page(request: Request, how: str) -> str:
     action = request.action
     parts = [
-        f"# {_question(action)}?",
-        f"{_about(action)}\n{how}",
+        f"# {escape(action.question)}?",
+        f"{escape(action.about)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
         "## Risk assessment\n\n" + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
-        f"## Rollback plan\n\n{_way_back(action)}",
+        f"## Rollback plan\n\n{action.way_back}",
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
@@ -141,31 +137,10 @@ def _page(request: Request, how: str) -> str:
     return "\n" + "\n\n".join(parts) + "\n"
 
 
-def _question(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return f"Change mails: {escape(action.subject)}"
-    verb = "Reply to" if action.kind == "reply_email" else "Send to"
-    first, *others = action.everybody
-    more = f" and {len(others)} more" if others else ""
-    return f"{verb} {escape(first)}{more}"
-
-
 def _list_recipients(action: Action) -> str:
     """One by one: nobody is overlooked in a long line."""
     lines = {"To": action.to, "Copy (Cc)": action.cc, "Blind copy (Bcc), which the others do not see": action.bcc}
     return "\n".join(f"- {name}: {escape(each)}" for name, line in lines.items() for each in addresses_of(line))
-
-
-def _about(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return f"It would be done in the mailbox of {escape(action.account)}, with exactly the mails that stand here."
-    return f"It would leave from {escape(action.account)}, exactly as it stands here."
-
-
-def _way_back(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
-    return _BACK
 
 
 def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
@@ -251,7 +226,7 @@ def is_sealed(given: Mapping[str, Any]) -> bool:
 
 
 def is_approval(given: Mapping[str, Any]) -> bool:
-    return given.get("type") in _TYPES.values() and not is_sealed(given)
+    return given.get("type") in MAIL_TYPES.values() and not is_sealed(given)
 
 
 def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
@@ -269,11 +244,11 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or isinstance(action, MailChange):
+    if is_sealed(given) or not isinstance(action, Mail):
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None and len(action.everybody) == 1
     return (
-        given.get("type") == _TYPES[action.kind]
+        given.get("type") == action.file_type
         and given.get("status") == "approved"
         and given.get("action_type", action.kind) == action.kind
         and (_is_line(given.get("to"), action.to) or (by_thread and given.get("to") is None))

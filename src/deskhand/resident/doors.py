@@ -37,7 +37,9 @@ class ServerDoor:
         except DeskError as error:
             self._app = JSONResponse(mcp_error(error), 503)
             raise
-        self._app = server.streamable_http_app(streamable_http_path=self._kind.path)
+        self._app = server.streamable_http_app(
+            streamable_http_path=self._kind.path, origin=self._desk.settings.inbox_origin
+        )
         return server
 
     async def stand_open(self) -> None:

@@ -182,7 +182,10 @@ class DeskServer(SDKServer):
             case _:
                 raise wrapped
 
-    def streamable_http_app(self, **options: Any) -> Starlette:
+    def streamable_http_app(self, *, origin: str | None = None, **options: Any) -> Starlette:
+        """The server over HTTP; `origin` is where it answers beside the names of this machine."""
+        if origin is not None:
+            options["transport_security"] = callers.own_names(origin)
         app: Starlette = super().streamable_http_app(**{"stateless_http": self._stateless} | options)
         if self._record is not None:
             app.add_middleware(callers.RecordClosed, needed=self._needed, record=self._record_closed)
