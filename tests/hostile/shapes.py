@@ -17,7 +17,8 @@ from deskhand.agents import lines
 from deskhand.cli.command import plain
 from deskhand.errors import DeskError
 from deskhand.gate import files, risk
-from deskhand.gate.actions import Mail, describe_difference
+from deskhand.gate.actions import Mail
+from deskhand.gate.differences import describe_difference
 from deskhand.mail import importing, mime, query
 from deskhand.notes import editing, frontmatter, links
 from deskhand.notes.editing import Edit

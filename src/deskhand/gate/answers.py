@@ -14,7 +14,8 @@ from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
 from deskhand.gate import passwords
-from deskhand.gate.actions import Action, demand_sendable, describe_difference
+from deskhand.gate.actions import Action, demand_sendable
+from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
 from deskhand.gate.record import GateCall

@@ -19,7 +19,7 @@ from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
-from deskhand.mail.addresses import recipients
+from deskhand.mail.addresses import recipient, recipients
 from deskhand.notes import frontmatter
 from deskhand.notes.markdown import escape, escape_sentence
 
@@ -244,15 +244,14 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or not isinstance(action, Mail):
+    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1:
         return False
-    by_thread = action.kind == "reply_email" and given.get("thread_id") is not None and len(action.everybody) == 1
+    by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (
         given.get("type") == action.file_type
         and given.get("status") == "approved"
         and given.get("action_type", action.kind) == action.kind
-        and (_is_line(given.get("to"), action.to) or (by_thread and given.get("to") is None))
-        and all(_is_line(given.get(each) or "", getattr(action, each)) for each in ("cc", "bcc"))
+        and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))
         and _is_absent_or(given.get("thread_id"), action.thread_id)
         and _is_absent_or(given.get("reply_to_message_id"), action.reply_to_message_id)
         and _is_subject(given.get("subject"), action)
@@ -260,22 +259,13 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     )
 
 
-def _is_address(given: Any) -> bool:
+def _is_address(given: Any, address: str | None = None) -> bool:
+    """Whether it is an address, and this one."""
     try:
-        return isinstance(given, str) and bool(recipients(given))
+        read = isinstance(given, str) and recipient(given.strip()).casefold()
     except InvalidInput:
         return False
-
-
-def _is_line(given: Any, line: str) -> bool:
-    """Whether it names exactly these, in whatever order."""
-    if not isinstance(given, str):
-        return False
-    try:
-        named = recipients(given) if given.strip() else []
-    except InvalidInput:
-        return False
-    return {each.casefold() for each in named} == {each.casefold() for each in addresses_of(line)}
+    return bool(read) and (address is None or read == address.casefold())
 
 
 def _is_absent_or(given: Any, actual: str | None) -> bool:
