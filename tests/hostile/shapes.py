@@ -3,6 +3,7 @@
 A shape is a piece that is repeated: what made some reader look again and again at the same characters.
 """
 
+import gc
 import string
 import time
 from collections.abc import Callable, Iterator
@@ -323,12 +324,19 @@ READERS: dict[str, Callable[[str], object]] = {
 
 
 def cost(read: Callable[[str], object], piece: str, size: int) -> float:
-    """Seconds of this thread alone that it takes to read so many characters of the piece."""
+    """Seconds of this thread alone that it takes to read so many characters of the piece.
+
+    The collector stays out of it: how often it walks through everything that lives is a staircase, not the reader's.
+    """
     text = (piece * (size // len(piece) + 1))[:size]
+    gc.disable()
     start = time.thread_time()
-    with suppress(DeskError):
-        read(text)
-    return time.thread_time() - start
+    try:
+        with suppress(DeskError):
+            read(text)
+        return time.thread_time() - start
+    finally:
+        gc.enable()
 
 
 def slow(read: Callable[[str], object], piece: str, size: int) -> str | None:

@@ -5,20 +5,20 @@ thread, as they would be sent. Whoever approves an action approves its digest, w
 """
 
 import difflib
-import json
 from collections.abc import Mapping
 from datetime import datetime
-from functools import cached_property
-from hashlib import sha256
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, TypeAdapter, ValidationInfo
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
+from deskhand.gate.face import Face, NoMail
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import recipient
 from deskhand.mail.changes import Doing
 
+MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
+"""What a mail is called in its request's file, and in one that the person writes by hand to release it."""
 SUBJECT_LIMIT = 998
 BODY_LIMIT = 2_000_000
 MOST_COMPARED = 20_000
@@ -111,10 +111,15 @@ class UpdateEmails(BaseModel):
 Proposal = SendEmail | ReplyEmail | UpdateEmails
 
 
-class Mail(BaseModel):
+class Mail(Face):
     """A mail exactly as it would leave."""
 
-    model_config = ConfigDict(frozen=True)
+    counted = True
+    way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
+    caution = (
+        "A mail cannot be called back once it left.",
+        "This is by the text and the address alone; the page and `deskhand show` also know whom you have written to.",
+    )
 
     kind: Literal["send_email", "reply_email"]
     account: str
@@ -128,42 +133,46 @@ class Mail(BaseModel):
     as_text: bool = False
     """A body that is written as a whole HTML page leaves as plain text all the same."""
 
-    @cached_property
-    def digest(self) -> str:
-        fields = self.model_dump(mode="json")
+    def digested(self) -> dict[str, Any]:
+        fields = super().digested()
         if not self.as_text:
             del fields["as_text"]  # a mail that looks like no page has the digest that it always had
-        return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return fields
 
     @property
     def target(self) -> str:
         return self.to
+
+    @property
+    def file_type(self) -> str:
+        return MAIL_TYPES[self.kind]
+
+    @property
+    def question(self) -> str:
+        verb = "Reply to" if self.kind == "reply_email" else "Send to"
+        return f"{verb} {self.to}"
+
+    @property
+    def about(self) -> str:
+        return f"It would leave from {self.account}, exactly as it stands here."
 
     def edit(self, changes: Mapping[str, str]) -> "Mail":
         """The same mail with other words; what cannot be sent is refused."""
         return Mail.model_validate(self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))})
 
 
-class MailChange(BaseModel):
-    """What would be done with exactly these mails. It has the face of a mail to oneself, and nobody edits it."""
+class MailChange(NoMail):
+    """What would be done with exactly these mails. Nobody edits it."""
 
-    model_config = ConfigDict(frozen=True)
+    way_back = "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
+    caution = ("Nothing is deleted, and all of it can be undone.",)
+    file_type: ClassVar[str] = "email_change"
 
     kind: Literal["update_emails"] = "update_emails"
     account: str
     do: Doing
     label: str = ""
     mails: tuple[ListedMail, ...]
-
-    thread_id: ClassVar[None] = None
-    reply_to_message_id: ClassVar[None] = None
-    in_reply_to: ClassVar[None] = None
-    as_text: ClassVar[bool] = True
-
-    @cached_property
-    def digest(self) -> str:
-        fields = self.model_dump(mode="json")
-        return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
     def target(self) -> str:
@@ -185,6 +194,14 @@ class MailChange(BaseModel):
         return "\n".join([f"{self.subject}.", "", *lines]) + "\n"
 
     @property
+    def question(self) -> str:
+        return f"Change mails: {self.subject}"
+
+    @property
+    def about(self) -> str:
+        return f"It would be done in the mailbox of {self.account}, with exactly the mails that stand here."
+
+    @property
     def unread(self) -> int:
         return sum(mail.unread for mail in self.mails)
 
@@ -203,8 +220,8 @@ def _line_of(mail: ListedMail) -> str:
 Action = Annotated[Mail | MailChange, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
-Another kind (a call of another server's tool) joins it here, gets its hand in `delivery.hand_for` and its risk in
-`risk.assess_text` and `waiting`; a request, an answer and a claim know an action by its digest, its target and `edit`.
+Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
+`risk.assess_action`; everything else knows an action by its face alone.
 """
 _ACTION: TypeAdapter[Action] = TypeAdapter(Action)
 

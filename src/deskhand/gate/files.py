@@ -14,7 +14,7 @@ from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.gate.actions import Action, MailChange, SendEmail
+from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text, read_html
@@ -25,9 +25,6 @@ from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
-_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
-"""What a mail is called in a file that the person writes by hand; nothing else is released by one."""
-_CHANGE = "email_change"
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
 _MEANT = ("type", "action_type", "to", "subject", "created", "thread_id", "action_id", "digest", "expires", "revision")
 """What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
@@ -36,7 +33,6 @@ _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | 
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
 _WISH = "Answer it on the desk's page. A file that is moved or edited is only a wish here."
-_BACK = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
 
 
 # A sealed request.
@@ -95,7 +91,7 @@ def fenced(text: str) -> str:
 def _properties(request: Request) -> dict[str, Any]:
     action = request.action
     found: dict[str, Any] = {
-        "type": _TYPES.get(action.kind, _CHANGE),
+        "type": action.file_type,
         "status": "pending_approval",
         "action_type": action.kind,
         "to": action.to,
@@ -115,11 +111,11 @@ def _properties(request: Request) -> dict[str, Any]:
 def _page(request: Request, how: str) -> str:
     action = request.action
     parts = [
-        f"# {_question(action)}?",
-        f"{_about(action)}\n{how}",
+        f"# {escape(action.question)}?",
+        f"{escape(action.about)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
         "## Risk assessment\n\n" + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
-        f"## Rollback plan\n\n{_way_back(action)}",
+        f"## Rollback plan\n\n{action.way_back}",
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
@@ -128,25 +124,6 @@ def _page(request: Request, how: str) -> str:
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")
     return "\n" + "\n\n".join(parts) + "\n"
-
-
-def _question(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return f"Change mails: {escape(action.subject)}"
-    verb = "Reply to" if action.kind == "reply_email" else "Send to"
-    return f"{verb} {escape(action.to)}"
-
-
-def _about(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return f"It would be done in the mailbox of {escape(action.account)}, with exactly the mails that stand here."
-    return f"It would leave from {escape(action.account)}, exactly as it stands here."
-
-
-def _way_back(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
-    return _BACK
 
 
 def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
@@ -231,7 +208,7 @@ def is_sealed(given: Mapping[str, Any]) -> bool:
 
 
 def is_approval(given: Mapping[str, Any]) -> bool:
-    return given.get("type") in _TYPES.values() and not is_sealed(given)
+    return given.get("type") in MAIL_TYPES.values() and not is_sealed(given)
 
 
 def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
@@ -249,11 +226,11 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or isinstance(action, MailChange):
+    if is_sealed(given) or not isinstance(action, Mail):
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (
-        given.get("type") == _TYPES[action.kind]
+        given.get("type") == action.file_type
         and given.get("status") == "approved"
         and given.get("action_type", action.kind) == action.kind
         and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))

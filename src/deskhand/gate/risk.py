@@ -5,12 +5,12 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 import idna
 
 from deskhand import unseen
-from deskhand.gate.actions import Action, MailChange
+from deskhand.gate.actions import Action, Mail, MailChange
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
 
@@ -267,24 +267,26 @@ def assess_change(change: MailChange) -> Risk:
     return Risk(reasons[0][0], tuple(text for _, text in reasons))
 
 
-def assess_text(mail: Action) -> list[str]:
-    """What the text and the address alone say, for the request's file; the first line names the level.
+def assess_action(action: Action, **known: Any) -> Risk:
+    """What is odd about an action of any kind; `known` is what the desk knows beside it, as in `Facts`."""
+    match action:
+        case Mail(account=account, to=to, subject=subject, body=body, as_text=as_text):
+            return assess(Facts(account, to, subject, body, as_text=as_text, **known))
+        case MailChange() as change:
+            return assess_change(change)
+
+
+def assess_text(action: Action) -> list[str]:
+    """What the action alone says, for the request's file; the first line names the level.
 
     The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
     """
-    if isinstance(mail, MailChange):
-        risk = assess_change(mail)
-        return [f"Level: {risk.level}. Nothing is deleted, and all of it can be undone.", *risk.reasons]
-    facts = Facts(mail.account, mail.to, mail.subject, mail.body, known=True, as_text=mail.as_text)
-    found = assess(facts)
+    found = assess_action(action, known=True)
     level = found.level
-    if level == "low" and _is_outside(facts):
+    if level == "low" and found.reasons:
         level = "medium"
-    return [
-        f"Level: {level}. A mail cannot be called back once it left.",
-        "This is by the text and the address alone; the page and `deskhand show` also know whom you have written to.",
-        *found.reasons,
-    ]
+    first, *others = action.caution
+    return [f"Level: {level}. {first}", *others, *found.reasons]
 
 
 def _is_outside(facts: Facts) -> bool:

@@ -12,10 +12,9 @@ from typing import Literal
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import ledger, recipients
-from deskhand.gate.actions import MailChange
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
-from deskhand.gate.risk import Facts, Risk, assess, assess_change
+from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
@@ -222,22 +221,14 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
 
 
 def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
-    mail = request.action
-    if isinstance(mail, MailChange):
-        return assess_change(mail)
-    facts = Facts(
-        as_text=mail.as_text,
-        account=mail.account,
-        to=mail.to,
-        subject=mail.subject,
-        body=mail.body,
+    found = assess_action(
+        request.action,
         known=recipient.known,
         sender=request.sender,
         domains=known.domains,
         warnings=request.warnings,
         sent_before=describe_earlier_send(*sent) if sent else None,
     )
-    found = assess(facts)
     if request.fault is None:
         return found
     return Risk("high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons))

@@ -38,7 +38,7 @@ class ServerDoor:
         except DeskError as error:
             self._app = JSONResponse(mcp_error(error), 503)
             raise
-        app = server.http_app_at(self._kind.path)
+        app = server.http_app_at(self._kind.path, self._desk.settings.inbox_origin)
         self._app = PointToMetadata(app, self._kind.path, self._kind.scopes)
         return server
 

@@ -3,11 +3,13 @@
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
 from starlette.datastructures import URL, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -77,6 +79,15 @@ def auth_settings(area: Area | None) -> AuthSettings:
         issuer_url=AnyHttpUrl("http://127.0.0.1"),
         resource_server_url=None,
         required_scopes=[f"{area}:read"] if area else None,
+    )
+
+
+def own_names(origin: str) -> TransportSecuritySettings:
+    """Under which names a server answers that also has one of its own."""
+    here = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
+    return TransportSecuritySettings(
+        allowed_hosts=[*here, urlsplit(origin).netloc],
+        allowed_origins=[*(f"http://{name}" for name in here), origin],
     )
 
 

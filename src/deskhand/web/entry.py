@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -22,6 +22,7 @@ from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
 from deskhand.gate import passwords
 from deskhand.gate.actions import BODY_LIMIT
 from deskhand.web import sessions
+from deskhand.web.address import own_origin
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session
@@ -72,12 +73,18 @@ def entry_routes() -> list[Route]:
 
 def cookie_name(request: Request) -> str:
     """Browsers share cookies between the ports of a host: two desks must not sign each other out."""
+    if request.url.scheme == "https":
+        return f"__Host-deskhand-{request.url.port or 443}"
     return f"deskhand-{request.url.port}"
+
+
+def _cookie_limits(request: Request) -> dict[str, Any]:
+    return {"httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
 
 
 def demand_own_origin(request: Request) -> None:
     """Refuse a form of another page. To a browser another port of this machine is the same site; to us it is not."""
-    own = f"{request.url.scheme}://{request.url.netloc}"
+    own = own_origin(request)
     # No origin at all is what a program sends that is no browser; it has nobody's cookie but its own.
     origins = set(request.headers.getlist("origin"))
     sites = set(request.headers.getlist("sec-fetch-site"))
@@ -183,7 +190,7 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
         # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.
         answer = await render(request, "entered.html", title="Signed in")
     life = int(sessions.LIFE.total_seconds())
-    answer.set_cookie(cookie_name(request), session.key, max_age=life, httponly=True, samesite="strict")
+    answer.set_cookie(cookie_name(request), session.key, max_age=life, **_cookie_limits(request))
     return answer
 
 
@@ -199,7 +206,7 @@ async def _leave(request: Request, form: FormData) -> Response:
     await desk.store.write(partial(sessions.end, key=request.state.session.key))
     await desk.record("person", "sign_out", "page", {}, None, 0)
     answer = RedirectResponse("/enter", 303)
-    answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
+    answer.delete_cookie(cookie_name(request), **_cookie_limits(request))
     return answer
 
 
