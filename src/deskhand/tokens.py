@@ -142,7 +142,9 @@ def _note_use(tx: Transaction, name: str, now: datetime) -> None:
     tx.execute("UPDATE tokens SET used = ? WHERE name = ?", clock.to_ms(now), name)
 
 
-def issue(tx: Transaction, grant: Grant, scopes: Iterable[str], now: datetime, expires: datetime, ends: datetime) -> str:
+def issue(
+    tx: Transaction, grant: Grant, scopes: Iterable[str], now: datetime, expires: datetime, ends: datetime
+) -> str:
     """The first token of a family, under a name that no other token has; what can no longer be renewed is dropped."""
     tx.execute("DELETE FROM tokens WHERE ends <= ?", clock.to_ms(now))
     token = _new_text()

@@ -4,6 +4,7 @@ Only the person's own page says yes. A token opens MCP endpoints, never a page.
 """
 
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,19 +17,21 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand import tokens
-from deskhand.errors import DeskError, InvalidInput, NotFound, TooLarge, printable
-from deskhand.oauth import OAuthError, OAuthRefusal, clients, grants
+from deskhand.errors import DeskError, InvalidInput, NotFound
+from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
 from deskhand.oauth.grants import ACCESS_LIFE, Allowed, Ended, Issued
 from deskhand.servers import SERVERS, ServerKind
 from deskhand.servers.callers import METADATA
 from deskhand.tokens import EVERY_ENDPOINT
+from deskhand.web.address import own_origin
 from deskhand.web.entry import effect, page
 from deskhand.web.render import POLICY, render
 from deskhand.web.request import desk_of, text_in
 
 ENDPOINTS = {kind.path: kind for kind in SERVERS.values()}
 BODY_BYTES = 20_000
+_LOOPBACK = re.compile(r"^http://(127\.0\.0\.1|\[::1\])(?=[:/]|$)")
 _LONGEST_STATE = 2000
 _RETRY_AFTER = str(int(clients.UNUSED_LIFE.total_seconds()))
 _PARAMETERS = (
@@ -60,16 +63,12 @@ def routes() -> list[Route]:
         Route("/.well-known/oauth-authorization-server", _describe_server, methods=["GET"]),
         Route(METADATA, _describe_resource, methods=["GET"]),
         Route(f"{METADATA}{{path:path}}", _describe_resource, methods=["GET"]),
-        page("/oauth/authorize", _ask),
+        page("/oauth/authorize", _ask, linked=True),
         effect("/oauth/authorize", _answer),
         _machine("/oauth/token", _give_tokens),
         _machine("/oauth/register", _register),
         _machine("/oauth/revoke", _revoke),
     ]
-
-
-def own_origin(request: Request) -> str:
-    return f"{request.url.scheme}://{request.url.netloc}"
 
 
 # What a client must know.
@@ -234,9 +233,10 @@ def _read_resource(given: str | None, origin: str) -> str | None:
     """The endpoint that a resource indicator (RFC 8707) names, as its path."""
     if given is None:
         return None
-    if not given.startswith(origin):
+    named, own = (_LOOPBACK.sub("http://localhost", each) for each in (given, origin))
+    if not named.startswith(own):
         raise OAuthRefusal("invalid_target", "this resource is not of this desk")
-    path = given.removeprefix(origin).removesuffix("/") or EVERY_ENDPOINT
+    path = named.removeprefix(own).removesuffix("/") or EVERY_ENDPOINT
     if path != EVERY_ENDPOINT and path not in ENDPOINTS:
         raise OAuthRefusal("invalid_target", "there is no such endpoint at this desk")
     return path
@@ -383,5 +383,5 @@ async def _read_body(request: Request) -> bytes:
     async for part in request.stream():
         body += part
         if len(body) > BODY_BYTES:
-            raise TooLarge("the body is too large", hint=f"at most {BODY_BYTES:,} bytes")
+            raise OAuthRefusal("invalid_request", f"the body is larger than {BODY_BYTES:,} bytes")
     return body
