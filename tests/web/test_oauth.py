@@ -83,7 +83,7 @@ class Chat:
         return {name: value for name, value in (asked | other).items() if value is not None}
 
     async def redeem(self, code: str, /, **other: str | None) -> httpx2.Response:
-        given = {
+        given: dict[str, str | None] = {
             "grant_type": "authorization_code",
             "client_id": self.id,
             "code": code,
@@ -94,7 +94,7 @@ class Chat:
         return await self.post("/oauth/token", given | other)
 
     async def renew(self, refresh: str, /, **other: str | None) -> httpx2.Response:
-        given = {"grant_type": "refresh_token", "client_id": self.id, "refresh_token": refresh}
+        given: dict[str, str | None] = {"grant_type": "refresh_token", "client_id": self.id, "refresh_token": refresh}
         return await self.post("/oauth/token", given | other)
 
     async def post(self, path: str, given: dict[str, str | None]) -> httpx2.Response:
