@@ -4,6 +4,7 @@ An option comes from the environment, else from `config.toml` in DESKHAND_HOME, 
 unknown key and a bad value are errors: a misspelt `approvals` must not quietly mean the weaker choice.
 """
 
+import ipaddress
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -52,6 +53,26 @@ def _web_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _own_origin(url: str) -> str:
+    """An address as browsers write an origin: nothing behind the host but a port that is not https' own."""
+    found = re.fullmatch(r"https://([a-z0-9.-]*[a-z][a-z0-9-]*)(?::([0-9]{1,5}))?/?", url)
+    if not found or not 0 < int(found[2] or 443) < 65536:
+        raise ValueError("not the https origin of a named host")
+    if found[1].rpartition(".")[2] == "localhost":
+        raise ValueError("a name of this machine alone")
+    if int(found[2] or 443) == 443:
+        return f"https://{found[1]}"
+    return f"https://{found[1]}:{int(found[2])}"
+
+
+def _addresses(text: Any) -> Any:
+    """Addresses and networks, each checked; config.toml may also have them as a list."""
+    names = text if isinstance(text, list) else str(text).replace(",", " ").split()
+    for name in names:
+        ipaddress.ip_network(name)
+    return " ".join(names)
+
+
 def _database_url(url: SecretStr) -> SecretStr:
     if not re.match(r"(sqlite:///|postgres(ql)?://)\S", url.get_secret_value()):
         raise ValueError("not a SQLite or PostgreSQL URL")
@@ -83,6 +104,10 @@ def _strip(text: Any) -> Any:
     return text.strip() if isinstance(text, str) else text
 
 
+def _lower(text: Any) -> Any:
+    return text.strip().lower() if isinstance(text, str) else text
+
+
 def _upper(text: Any) -> Any:
     return text.upper() if isinstance(text, str) else text
 
@@ -103,6 +128,8 @@ ModelName = Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")]
 LeastProof = Literal["vault", "page", "passkey"]
 Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
+OwnOrigin = Annotated[str, BeforeValidator(_lower), AfterValidator(_own_origin)]
+Addresses = Annotated[str, BeforeValidator(_addresses)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 MailKind = Literal["local", "gmail", "imap"]
@@ -386,6 +413,19 @@ class Settings(BaseModel):
         ge=1,
         le=65535,
     )
+    inbox_origin: OwnOrigin | None = option(
+        "inbox.origin",
+        "DESKHAND_ORIGIN",
+        "https://HOST or https://HOST:PORT",
+        "Name under which the page and the MCP endpoints also answer, behind a proxy that speaks TLS.",
+    )
+    inbox_proxies: Addresses = option(
+        "inbox.proxies",
+        "DESKHAND_PROXIES",
+        "addresses or networks with blanks between",
+        "Whose word counts for who asks and how, where inbox.origin is set: the proxy's address as the desk sees it.",
+        "127.0.0.1",
+    )
     notify: Secret | None = option(
         "inbox.notify",
         "DESKHAND_NOTIFY",
@@ -397,6 +437,13 @@ class Settings(BaseModel):
     def is_guarded(self) -> bool:
         """Whether the desk runs as a user of its own, out of reach of the person's account."""
         return str(self.home) == environment.GUARDED_HOME
+
+    @property
+    def trusted_proxies(self) -> list[str]:
+        """Whose forwarded headers count: nobody's, where the desk has no name of its own."""
+        if self.inbox_origin is None:
+            return []
+        return self.inbox_proxies.split()
 
     @property
     def database(self) -> str:

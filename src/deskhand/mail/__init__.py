@@ -77,6 +77,8 @@ class Outgoing:
     message_id: str
     action_id: str
     thread_id: str | None = None
+    bcc: tuple[str, ...] = ()
+    """Those of the recipients whom no header names."""
     account: str = ""
     """The address from which it leaves."""
 

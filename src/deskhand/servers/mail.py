@@ -11,6 +11,7 @@ from deskhand.audit import Result, masked
 from deskhand.config import MAIN, MailKind
 from deskhand.errors import DeskError, printable
 from deskhand.gate import Outcome, Released
+from deskhand.gate.actions import MOST_RECIPIENTS
 from deskhand.mail import MailSummary
 from deskhand.mail.mailboxes import Mailboxes, split
 from deskhand.servers.calls import Call, Recorder
@@ -26,10 +27,12 @@ Subject = Annotated[str, Field(max_length=998, description="Email subject line")
 STAYS_HERE = "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
 
 _TARGETS = ("to", "message_id", "thread_id", "query")
+_ADDRESSES = ("to", "cc", "bcc")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
     (
         *_TARGETS,
+        *_ADDRESSES,
         "subject",
         "max_results",
         "reply_to_message_id",
@@ -59,8 +62,10 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
 
 
 def _redact_argument(key: str, value: Any) -> str:
-    text = printable(value)
-    return masked(text) if key == "to" else text
+    if key not in _ADDRESSES:
+        return printable(value)
+    named = value if isinstance(value, list) else [value]
+    return ", ".join(masked(printable(each)) for each in named[:MOST_RECIPIENTS])
 
 
 def account_names(desk: Desk) -> tuple[str, ...]:

@@ -75,8 +75,9 @@ class DeskServer(SDKServer):
         if isinstance(area, str):
             only = area
             area = dict.fromkeys(self._desk_tools, only)
-        if token:
-            more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(only)}
+        self._tokens = DeskTokens(token, authenticate) if token else None
+        if self._tokens:
+            more |= {"token_verifier": self._tokens, "auth": callers.auth_settings(only)}
         super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
         self._areas = area or {}
         self._needed = f"{only}:read" if only else None
@@ -211,7 +212,16 @@ class DeskServer(SDKServer):
             case _:
                 raise wrapped
 
-    def streamable_http_app(self, **options: Any) -> Starlette:
+    def http_app_at(self, endpoint: str, origin: str | None) -> Starlette:
+        """The server beside the page of the desk, where tokens that a client got by OAuth count, too."""
+        if self._tokens is not None:
+            self._tokens.endpoint = endpoint
+        return self.streamable_http_app(streamable_http_path=endpoint, origin=origin)
+
+    def streamable_http_app(self, *, origin: str | None = None, **options: Any) -> Starlette:
+        """The server over HTTP; `origin` is where it answers beside the names of this machine."""
+        if origin is not None:
+            options["transport_security"] = callers.own_names(origin)
         app: Starlette = super().streamable_http_app(**{"stateless_http": self._stateless} | options)
         if self._record is not None:
             app.add_middleware(callers.RecordClosed, needed=self._needed, record=self._record_closed)
