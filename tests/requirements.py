@@ -28,6 +28,7 @@ REQUIREMENTS = {
     "tokens:scopes": "A token's scopes limit what is listed and called; a call beyond them is refused on the record.",
     "oauth:metadata": "Whoever is turned away from an MCP endpoint learns where a client gets a token for it.",
     "oauth:registration": "A client registers itself with safe addresses; a flood is refused, the unused are dropped.",
+    "oauth:documents": "A client's own document is read over TLS, from a public address alone, and led nowhere else.",
     "oauth:consent": "Only the signed-in person connects a client, sees who asks and for what, and may allow less.",
     "oauth:codes": "A code counts once, for a minute, with its own verifier, client and address.",
     "oauth:tokens": "What a client gets ends soon and is renewed, never for more; only digests of it are kept.",
