@@ -120,6 +120,7 @@ REQUIREMENTS = {
     "mail:visible": "Text that a person would not see is taken out, counted and reported.",
     "mail:one-recipient": "A recipient is one bare address; nothing in it adds another or a header.",
     "mail:everybody": "A mail goes to all whom it names and to nobody else; no header or copy tells of a blind one.",
+    "mail:reply-all": "An answer to all goes to all but oneself, by Reply-To, lists, groups, aliases and IDN.",
     "gate:everybody": "Each recipient is in the digest, on the card, in the file and in the risk; 50 are the most.",
     "mail:reads-as-written": "What is composed reads as it was written, to us and to the standard library.",
     "mail:query": "Gmail's search syntax is understood or refused with a reason, never guessed.",
