@@ -25,7 +25,7 @@ def sending_tools(desk: Desk) -> list[DeskTool]:
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, cc=cc or [], bcc=bcc or [], subject=subject, body=body, as_text=True)
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(describe_send(letter, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="from search_email")],
@@ -37,7 +37,7 @@ def sending_tools(desk: Desk) -> list[DeskTool]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text and these recipients."""
         answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body, all=all, cc=cc or [], as_text=True)
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
-        return ToolResult(describe_reply(answer, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
 
     return [
         tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
