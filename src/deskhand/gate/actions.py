@@ -280,16 +280,10 @@ def read_action(text: str) -> Action:
     return _ACTION.validate_json(text)
 
 
-<<<<<<< HEAD
 async def complete(
     proposal: Proposal, mailbox: Mailbox, own: Collection[str] = ()
 ) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
-    account = await mailbox.address()
-=======
-async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
->>>>>>> main
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
             return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
