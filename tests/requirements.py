@@ -248,6 +248,7 @@ REQUIREMENTS = {
     "doors:identity": "Whose tasks these are is the token's owner or the desk's user; an assistant names nobody.",
     "judges:conformance": "The official conformance suite passes for both revisions.",
     "judges:clients": "The Inspector and the TypeScript SDK are content.",
+    "judges:oauth": "Clients of the TypeScript SDK, the Inspector and the conformance suite connect by OAuth.",
     "origin:answers": "Under inbox.origin the page and the MCP endpoints answer behind a TLS proxy, cookies secure.",
     "origin:closed": "No other name, no plain HTTP and no proxy that was not named gets an answer under it.",
     "origin:forwarded": "What a forwarded header says counts from a named proxy alone, and without inbox.origin never.",
