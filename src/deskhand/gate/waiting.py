@@ -68,6 +68,7 @@ class Card:
     until: datetime | None
     """When its hold or its snooze ends."""
     note: str | None
+    decided_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +218,7 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
         expires=request.expires,
         until=until,
         note=request.note,
+        decided_by=request.decided_by,
     )
 
 
