@@ -132,11 +132,11 @@ class Desk:
 
         return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
-    async def authenticate(self, token: str) -> "Token | None":
-        """Whose token somebody shows at a door, where it is one of an assistant or a user."""
+    async def authenticate(self, token: str, endpoint: str | None) -> "Token | None":
+        """Whose token somebody shows at an MCP endpoint, where it is one of an assistant or a user and counts there."""
         from deskhand import tokens
 
-        return await tokens.authenticate(self.store, token, self.now())
+        return await tokens.authenticate(self.store, token, self.now(), endpoint)
 
     def _service_token(self) -> str:
         if self.settings.service_auth_token is None:

@@ -26,6 +26,8 @@ class World:
     """A mail from outside arrives, later than all before it."""
     left: Callable[[], list[Parsed]]
     """What has left the desk."""
+    reached: Callable[[], list[tuple[tuple[str, ...], bytes]]]
+    """Whom it reached, and their copy of it; a local mailbox reaches nobody."""
 
 
 def _days() -> Iterator[datetime]:
@@ -56,6 +58,7 @@ async def local(folder: Path) -> AsyncIterator[World]:
         mailbox,
         lambda raw: waiting.append(Incoming(raw, seen=False, dated=next(days))),
         left,
+        list,
     )
     await mailbox.close()
 
@@ -64,7 +67,9 @@ async def local(folder: Path) -> AsyncIterator[World]:
 async def gmail(folder: Path) -> AsyncIterator[World]:
     with GmailDouble() as double:
         mailbox = GmailMailbox(load({"DESKHAND_HOME": str(folder)} | double.environment(folder)).settings)
-        yield World(mailbox, double.account.deliver, lambda: [mime.parse(raw) for raw in double.delivered])
+        account = double.account
+        left = account.delivered
+        yield World(mailbox, account.deliver, lambda: [*map(mime.parse, left)], lambda: account.reached)
         await mailbox.close()
 
 
@@ -89,6 +94,7 @@ async def _on_imap(server: ImapAccount, folder: Path) -> AsyncIterator[World]:
             mailbox,
             lambda raw: server.deliver(raw, at=next(days)),
             lambda: [mime.parse(raw) for _, raw in relay.delivered],
+            lambda: relay.delivered,
         )
         await mailbox.close()
 

@@ -75,6 +75,8 @@ class Outgoing:
     message_id: str
     action_id: str
     thread_id: str | None = None
+    bcc: tuple[str, ...] = ()
+    """Those of the recipients whom no header names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools
 from deskhand.servers.prompts import PROMPTS
+from deskhand.servers.sending import sending_tools
 from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.tasks import more_tasks_tools, tasks_lifespan, tasks_recorder, tasks_tools
 from deskhand.servers.tool import READS, DeskTool, tool
@@ -113,11 +114,9 @@ def action_tools(desk: Desk) -> list[DeskTool]:
 
 
 def desk_tools(desk: Desk) -> dict[Area, list[DeskTool]]:
-    """The tools by the part of the desk they belong to. Where two servers share a name, the Email server's is taken."""
-    email = email_tools(desk)
+    """The tools by the part of the desk they belong to. Where several share a name, the last one is taken."""
     gmail = gmail_tools(desk)
-    own = {each.name for each in email}
-    mail = [*email, *(each for each in gmail if each.name not in own)]
+    mail = list({each.name: each for each in (*gmail, *email_tools(desk), *sending_tools(desk))}.values())
     made: dict[Area, list[DeskTool]] = {
         "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],

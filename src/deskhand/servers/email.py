@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
-from deskhand.audit import masked
+from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
@@ -104,7 +104,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, as_text=True)
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(_describe_send(letter, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_send(letter, outcome, stays_here(desk)), recorded=True)
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="Gmail thread ID to reply to")],
@@ -114,7 +114,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""
         answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body, as_text=True)
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
-        return ToolResult(_describe_reply(answer, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_reply(answer, outcome, stays_here(desk)), recorded=True)
 
     return [
         tool(search_email, title="Search mail", annotations=FETCHES),
@@ -186,21 +186,23 @@ def _about(mail: Action, filed: Sent | SavedDraft, at: datetime, *lines: str | N
     return _answer(text, data)
 
 
-def _describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
+def describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
     match outcome:
         case Released() as done:
             return _describe_sent("Email", done, note)
         case DevMode():
-            return _only(f"[DEV_MODE] Send logged but not executed. To: {masked(letter.to)}, Subject: {letter.subject}")
+            return _only(
+                f"[DEV_MODE] Send logged but not executed. To: {masked_line(letter.to)}, Subject: {letter.subject}"
+            )
         case NotApproved(_, _, why):
-            return _not_approved(f"sending to {masked(letter.to)}", "email_send", why)
+            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", why)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(error):
             return _say(error, _because("Error sending email", error))
 
 
-def _describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
+def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
     thread = answer.thread_id
     match outcome:
         case Released() as done:

@@ -8,6 +8,7 @@ from pydantic import Field
 from deskhand.app import Desk
 from deskhand.audit import Result, masked
 from deskhand.errors import printable
+from deskhand.gate.actions import MOST_RECIPIENTS
 from deskhand.servers.calls import Call, Recorder
 
 SENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
@@ -19,9 +20,20 @@ To = Annotated[str, Field(description="Recipient email address")]
 Subject = Annotated[str, Field(max_length=998, description="Email subject line")]
 
 _TARGETS = ("to", "message_id", "thread_id", "query")
+_ADDRESSES = ("to", "cc", "bcc")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
-    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name", "do", "label"),
+    (
+        *_TARGETS,
+        *_ADDRESSES,
+        "subject",
+        "max_results",
+        "reply_to_message_id",
+        "destination_label",
+        "label_name",
+        "do",
+        "label",
+    ),
 )
 
 
@@ -42,8 +54,10 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
 
 
 def _redact_argument(key: str, value: Any) -> str:
-    text = printable(value)
-    return masked(text) if key == "to" else text
+    if key not in _ADDRESSES:
+        return printable(value)
+    named = value if isinstance(value, list) else [value]
+    return ", ".join(masked(printable(each)) for each in named[:MOST_RECIPIENTS])
 
 
 def stays_here(desk: Desk) -> str | None:

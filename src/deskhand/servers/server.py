@@ -71,8 +71,9 @@ class DeskServer(SDKServer):
         if isinstance(area, str):
             only = area
             area = dict.fromkeys(self._desk_tools, only)
-        if token:
-            more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(only)}
+        self._tokens = DeskTokens(token, authenticate) if token else None
+        if self._tokens:
+            more |= {"token_verifier": self._tokens, "auth": callers.auth_settings(only)}
         super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
         self._areas = area or {}
         self._needed = f"{only}:read" if only else None
@@ -181,6 +182,12 @@ class DeskServer(SDKServer):
                 return _masked_crash(cause, reference)
             case _:
                 raise wrapped
+
+    def http_app_at(self, endpoint: str, origin: str | None) -> Starlette:
+        """The server beside the page of the desk, where tokens that a client got by OAuth count, too."""
+        if self._tokens is not None:
+            self._tokens.endpoint = endpoint
+        return self.streamable_http_app(streamable_http_path=endpoint, origin=origin)
 
     def streamable_http_app(self, *, origin: str | None = None, **options: Any) -> Starlette:
         """The server over HTTP; `origin` is where it answers beside the names of this machine."""
