@@ -339,6 +339,8 @@ MAIL = Mail(
 FIELDS = {
     "account": st.sampled_from(["me@example.org", "other@example.org"]),
     "to": st.sampled_from(["ann@example.org", "an@example.org", "Ann@example.org"]),
+    "cc": st.sampled_from(["", "bob@example.org"]),
+    "bcc": st.sampled_from(["", "bob@example.org"]),
     "subject": st.sampled_from(["Re: x", "Re:  x", "re: x", ""]),
     "thread_id": st.sampled_from(["t", "T", "t2", None]),
     "as_text": st.booleans(),
@@ -360,7 +362,7 @@ def _card() -> Card:
     from deskhand.gate.asking import open_request
 
     request = open_request(MAIL, "email_mcp", None, Clock()())
-    return card_of(request, Recipient(MAIL.to, True, "known"), Risk("low", ()), Clock()())
+    return card_of(request, ((Recipient(MAIL.to, True, "known"),), (), ()), Risk("low", ()), Clock()())
 
 
 CARD = _card()
@@ -373,6 +375,7 @@ CARD = _card()
         replace(CARD, risk=Risk("high", ())),
         replace(CARD, risk=Risk("medium", ("Links lead to: example.net.",))),
         replace(CARD, to=(Recipient(MAIL.to, False, "new"),)),
+        replace(CARD, bcc=(Recipient("eve@example.net", False, "new"),)),
     ],
 )
 def test_what_is_odd_and_was_not_seen_is_not_covered(card: Card) -> None:

@@ -85,7 +85,7 @@ class Permission:
         """Whether it is what the person saw, but for the words, and nothing more is odd about it."""
         if action.named() != self.names or card.risk.level == "high":
             return False
-        return all(each.known for each in card.to) and set(card.risk.reasons) <= set(self.seen)
+        return all(each.known for each in card.everybody) and set(card.risk.reasons) <= set(self.seen)
 
 
 def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime) -> Permission:
@@ -95,7 +95,7 @@ def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime
         raise Denied("each of these is asked one by one", reason="not_permitted")
     if card.risk.level == "high":
         raise Denied("what is of high risk is asked each time", reason="high_risk")
-    if not all(each.known for each in card.to):
+    if not all(each.known for each in card.everybody):
         raise Denied(
             "you have not written to everybody there before", reason="new_recipient", hint="say yes to this one first"
         )

@@ -129,7 +129,7 @@ class Permitting:
     async def suggest(self, request: Request, card: Card) -> list[Card]:
         """The cards that a permission like this would have let through lately; empty unless there are five of them."""
         action = request.action
-        if not action.may_be_permitted or card.risk.level == "high" or not all(each.known for each in card.to):
+        if not action.may_be_permitted or card.risk.level == "high" or not all(each.known for each in card.everybody):
             return []
         now = self._now()
         rows = await self._store.read(permissions.answered_alike, action, now)
@@ -156,5 +156,6 @@ def describe(permission: Permission) -> str:
     what = " ".join(f"{name}: {value}" for name, value in sorted(names.items()) if value)
     if "to" in names:
         where = f" in the thread of “{names['subject']}”" if names.get("thread_id") else f" about “{names['subject']}”"
-        what = f"mail from {names['account']} to {names['to']}{where}"
+        everybody = ", ".join(names[name] for name in ("to", "cc", "bcc") if names.get(name))
+        what = f"mail from {names['account']} to {everybody}{where}"
     return f"{what}; at most {permission.per_day} a day, until {clock.iso(permission.ends)}"

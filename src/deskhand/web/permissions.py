@@ -43,7 +43,7 @@ def routes() -> list[Route]:
 async def offer(desk: Desk, card: Card) -> dict[str, Any] | None:
     """What the card's form for a permission says; None where there is none for such a card."""
     request = await desk.waiting.find(card.id)
-    open_to_it = card.risk.level != "high" and all(each.known for each in card.to)
+    open_to_it = card.risk.level != "high" and all(each.known for each in card.everybody)
     if not request.action.may_be_permitted or not open_to_it:
         return None
     return {
