@@ -1,10 +1,12 @@
 """The bearer tokens of assistants and users. Only a digest is kept: whoever reads the database cannot enter with it.
 
-A token's scopes say which parts of the desk it opens and whether it may change something there. No scope decides
-anything for the person, and none opens the page. One that a client got by OAuth is for one MCP endpoint and ends soon;
-its client renews it (deskhand.oauth), and all that it ever had are one family.
+A token's scopes say which parts of the desk it opens and whether it may change something there; with the name of a
+mail account behind it (`mail:read:work`) a scope opens that account alone. No scope decides anything for the person,
+and none opens the page. One that a client got by OAuth is for one MCP endpoint and ends soon; its client renews it
+(deskhand.oauth), and all that it ever had are one family.
 """
 
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -24,6 +26,8 @@ LONGEST_USER_ID = 255
 EVERY_ENDPOINT = "/"
 """The resource of a token that a client got for all MCP endpoints."""
 _MINUTE = timedelta(minutes=1)
+_NARROWED = re.compile(r"mail:(read|write):[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+"""A scope for one mail account, by its name."""
 
 
 class Token(NamedTuple):
@@ -68,29 +72,49 @@ def user_in_header(value: str) -> str:
     return value.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
+def right_of(scope: str) -> str:
+    """The scope without the account to which it is narrowed."""
+    return ":".join(scope.split(":")[:2])
+
+
+def opened_accounts(scopes: Iterable[str], *, writes: bool) -> frozenset[str] | None:
+    """The mail accounts that the scopes open; None where they open all of them."""
+    rights = {"mail:write"} if writes else {"mail:read", "mail:write"}
+    held = [scope.split(":") for scope in scopes if right_of(scope) in rights]
+    if any(len(parts) == 2 for parts in held):
+        return None
+    return frozenset(parts[2] for parts in held)
+
+
 def opens(scopes: Iterable[str], area: Area, *, writes: bool) -> bool:
     """Whether the scopes let their holder into this part of the desk; writing includes reading."""
-    held = frozenset(scopes)
+    held = frozenset(map(right_of, scopes))
     return f"{area}:write" in held or (not writes and f"{area}:read" in held)
 
 
 def with_reading(scopes: Iterable[str]) -> list[str]:
     """The scopes, with the reading that each writing includes."""
-    held = frozenset(scopes)
-    return [scope for scope in SCOPES if scope in held or scope.replace(":read", ":write") in held]
+    held = set(scopes)
+    for area, _, *account in [scope.split(":") for scope in held]:
+        held.add(":".join([area, "read", *account]))
+    return sorted(held, key=_place_of)
 
 
 def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     """The scopes in the order of SCOPES, each once; an unknown one is refused with the list of those that exist."""
     asked = list(scopes)
-    if unknown := [scope for scope in asked if scope not in SCOPES]:
+    if unknown := [scope for scope in asked if scope not in SCOPES and not _NARROWED.fullmatch(scope)]:
         raise InvalidInput(
             "that is no scope",
             fields=[FieldProblem("scope", "is not one of the scopes", printable(each)) for each in unknown],
             hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail,"
-            " notes:read reads the mail in Needs_Action too",
+            " notes:read reads the mail in Needs_Action too; mail:read:NAME and mail:write:NAME open one mail account",
         )
-    return tuple(scope for scope in SCOPES if scope in asked)
+    return tuple(sorted(dict.fromkeys(asked), key=_place_of))
+
+
+def _place_of(scope: str) -> tuple[int, str]:
+    return SCOPES.index(right_of(scope)), scope
 
 
 def create(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deskhand.config import load
-from deskhand.mail import Mailbox, mime
+from deskhand.mail import WatchedMailbox, mime
 from deskhand.mail.gmail import GmailMailbox
 from deskhand.mail.imap import ImapMailbox
 from deskhand.mail.local import Incoming, LocalMailbox
@@ -21,7 +21,7 @@ ME = "me@example.com"
 
 @dataclass(frozen=True)
 class World:
-    mailbox: Mailbox
+    mailbox: WatchedMailbox
     deliver: Callable[[bytes], object]
     """A mail from outside arrives, later than all before it."""
     left: Callable[[], list[Parsed]]

@@ -280,15 +280,16 @@ def read_action(text: str) -> Action:
 
 async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
-    account = await mailbox.address()
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
-            return MailChange(account=account, do=do, label=label, mails=mails), None
+            return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
         case SendEmail(to=to, cc=cc, bcc=bcc, subject=subject, body=body, reply_to_message_id=message_id):
             lines = address_lines(to, cc, bcc)
             found = await mailbox.get(message_id) if message_id is not None else None
+            account = await own_address(mailbox, found)
         case ReplyEmail(message_id=message_id, body=body):
             found = await mailbox.get(message_id)
+            account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
             lines = {"to": mime.reply_recipient(found, account)}
@@ -298,6 +299,13 @@ async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMe
     if found is None:
         return mail, None
     return in_thread(mail, found), found
+
+
+async def own_address(mailbox: Mailbox, answered: FullMessage | None) -> str:
+    """From where a mail leaves: an answer from the account that has the mail it answers."""
+    if answered is not None and answered.summary.account:
+        return answered.summary.account
+    return await mailbox.address()
 
 
 def addresses_of(line: str) -> list[str]:
@@ -346,4 +354,5 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
         references=mail.references,
         as_text=mail.as_text,
     )
-    return Outgoing(raw, mail.everybody, message_id, send_id, mail.thread_id, tuple(addresses_of(mail.bcc)))
+    bcc = tuple(addresses_of(mail.bcc))
+    return Outgoing(raw, mail.everybody, message_id, send_id, mail.thread_id, bcc, mail.account)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, NotFound, SendFailed
+from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger
 from deskhand.gate.actions import SendEmail, complete
 from deskhand.gate.requests import Request, draft_file_name
@@ -56,7 +56,7 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
         return False
     try:
         action, _ = await complete(_letter(request), desk.mailbox)
-    except NotFound:
+    except (NotFound, NoAccount):
         return False  # the mail that it answers is gone; the approved reply is whole without it
     return action.digest == request.digest
 

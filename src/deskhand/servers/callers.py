@@ -21,6 +21,8 @@ from deskhand.tokens import Area, Token
 _DESK = "desk"
 """The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
 _TOKEN = "token:"  # noqa: S105 - a prefix
+_HELD = "held"
+"""The claim that has the scopes as they were given, with the mail accounts to which they are narrowed."""
 METADATA = "/.well-known/oauth-protected-resource"
 """Before an endpoint's path: what a client must know to ask for a token."""
 
@@ -62,6 +64,18 @@ def demand(area: Area | None, *, writes: bool, within: Iterable[str] | None) -> 
                 scope=needed,
                 hint=f"the person can give it: deskhand token create --name NAME --scope {needed}",
             )
+
+
+def opened_accounts(*, writes: bool, within: Iterable[str] | None) -> frozenset[str] | None:
+    """The mail accounts that the caller may see; None where it may see all of them."""
+    access = _foreign_access()
+    held = None if access is None else (access.claims or {}).get(_HELD, access.scopes)
+    opened: frozenset[str] | None = None
+    for scopes in (within, held):
+        names = None if scopes is None else tokens.opened_accounts(scopes, writes=writes)
+        if names is not None:
+            opened = names if opened is None else opened & names
+    return opened
 
 
 def _foreign_access() -> AccessToken | None:
@@ -152,5 +166,7 @@ class DeskTokens:
         kept = await self._authenticate(token, self.endpoint) if self._authenticate else None
         if kept is None:
             return None
-        scopes = tokens.with_reading(kept.scopes)
-        return AccessToken(token=token, client_id=f"{_TOKEN}{kept.name}", scopes=scopes, subject=kept.user_id)
+        scopes = list(map(tokens.right_of, tokens.with_reading(kept.scopes)))
+        claims = {_HELD: kept.scopes}
+        name = f"{_TOKEN}{kept.name}"
+        return AccessToken(token=token, client_id=name, scopes=scopes, subject=kept.user_id, claims=claims)

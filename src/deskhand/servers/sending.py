@@ -25,6 +25,6 @@ def sending_tools(desk: Desk) -> list[DeskTool]:
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, cc=cc or [], bcc=bcc or [], subject=subject, body=body, as_text=True)
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(describe_send(letter, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
 
     return [tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate")]

@@ -217,7 +217,7 @@ async def _show(request: Request, asked: Asked, allowed: Allowed, problem: DeskE
         redirect=asked.redirect,
         host=goes_to.hostname or goes_to.scheme,
         endpoint=_title(ENDPOINTS.get(allowed.resource)),
-        scopes=[(each, WORDS[each]) for each in scopes],
+        scopes=[(each, _describe(each)) for each in scopes],
         fields={name: asked.given[name] for name in _PARAMETERS if name in asked.given},
         problem=problem,
     )
@@ -240,6 +240,13 @@ def _read_resource(given: str | None, origin: str) -> str | None:
     if path != EVERY_ENDPOINT and path not in ENDPOINTS:
         raise OAuthRefusal("invalid_target", "there is no such endpoint at this desk")
     return path
+
+
+def _describe(scope: str) -> str:
+    """What a scope opens; of mail perhaps one account alone."""
+    opened = WORDS[tokens.right_of(scope)]
+    account = scope.removeprefix(tokens.right_of(scope)).removeprefix(":")
+    return f"{opened}, in the account {account} alone" if account else opened
 
 
 def _read_scopes(given: str | None) -> tuple[str, ...]:
