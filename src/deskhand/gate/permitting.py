@@ -132,7 +132,7 @@ class Permitting:
         if not action.may_be_permitted or card.risk.level == "high" or not all(each.known for each in card.everybody):
             return []
         now = self._now()
-        rows = await self._store.read(permissions.answered_alike, action, now)
+        rows = await self._store.read(permissions.answered_lately, now)
         alike = await asyncio.to_thread(_keep_alike, rows, action)
         if len(alike) < EQUAL_ANSWERS:
             return []
