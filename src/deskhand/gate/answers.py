@@ -180,9 +180,13 @@ class Answers:
         card = await self._waiting.card(request_id)
         return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof))
 
+    async def demand_person(self, by: str, proof: Claim) -> None:
+        """Refuse who proves too little to answer: what only the person may do, they may not either."""
+        self._policy.demand(await self._prove(by, proof))
+
     async def permit_again(self, by: str, proof: Claim = "page") -> None:
         """Permissions that were turned off count again."""
-        self._policy.demand(await self._prove(by, proof))
+        await self.demand_person(by, proof)
         await self._permitting.turn(by, on=True)
 
     # Whose word it is.
