@@ -7,6 +7,7 @@ from hashlib import scrypt
 
 from deskhand import clock
 from deskhand.errors import FieldProblem, InvalidInput, RateLimited
+from deskhand.gate.passkeys import Seal
 from deskhand.store import Transaction
 
 SHORTEST = 10
@@ -21,6 +22,8 @@ FIRST_WAIT = timedelta(minutes=1)
 _COST = 2**15
 _BLOCK = 8
 _LANES = 1
+_PARTS = 6
+"""Of a hash, with a colon between; a seal is one more."""
 
 
 def hash_password(password: str) -> str:
@@ -37,9 +40,29 @@ def hash_password(password: str) -> str:
 
 def matches(password: str, kept: str) -> bool:
     """Whether this is the password. Slow on purpose: not for the event loop, nor for a transaction."""
-    _, cost, block, lanes, salt, digest = kept.split(":")
+    _, cost, block, lanes, salt, digest, *_ = kept.split(":")
     found = _derive(password[:LONGEST], bytes.fromhex(salt), int(cost), int(block), int(lanes))
     return hmac.compare_digest(found, bytes.fromhex(digest))
+
+
+def seal_hash(kept: str, seal: Seal) -> str:
+    """The hash with a seal behind it, which nobody can make who can only write to the database."""
+    return f"{kept}:{seal('password', kept)}"
+
+
+def is_genuine(kept: str, seal: Seal, *, seal_needed: bool) -> bool:
+    """Whether this desk wrote the hash; one of an earlier version has no seal, and counts until one is needed."""
+    bare, _, mark = kept.rpartition(":")
+    if bare.count(":") < _PARTS - 1:
+        return not seal_needed
+    return hmac.compare_digest(mark.encode(), seal("password", bare).encode())
+
+
+def adopt(tx: Transaction, seal: Seal) -> None:
+    """Seal the password that an earlier version kept."""
+    row = tx.one("SELECT hash FROM page_password")
+    if row is not None and row[0].count(":") < _PARTS:
+        tx.execute("UPDATE page_password SET hash = ?", seal_hash(row[0], seal))
 
 
 def keep(tx: Transaction, kept: str) -> bool:

@@ -20,15 +20,16 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
-from deskhand.gate.proofs import Claim, Typed
+from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
-from deskhand.web import sessions, times
+from deskhand.web import times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.render import render
 from deskhand.web.request import desk_of
+from deskhand.web.signing import read_claim
 from deskhand.web.visible import lines
 
 PERSON = "person"
@@ -179,7 +180,7 @@ def _answer(
         desk = desk_of(request)
         card_id = request.path_params["id"]
         try:
-            await act(desk, (card_id, _digest(form)), form, _claim(request, form))
+            await act(desk, (card_id, _digest(form)), form, read_claim(request, form))
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure)
         return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
@@ -194,13 +195,6 @@ async def _show_refusal(request: Request, failure: DeskError) -> Response:
     status = 422 if isinstance(failure, InvalidInput) else 409
     listing = await _listing(request, snoozed=card.state == "snoozed")
     return await _show(request, card, listing, alone=True, failure=shown, status=status)
-
-
-def _claim(request: Request, form: FormData) -> Claim:
-    """What proves that the person answers: the session, or the password that was typed for this one answer."""
-    if password := _text(form, "password"):
-        return Typed(password, sessions.name_of(request.state.session))
-    return "page"
 
 
 async def _approve(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
@@ -265,7 +259,7 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     # A browser sends each line of a text field with CR LF, whatever it showed.
     letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
     try:
-        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, _claim(request, form))
+        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, read_claim(request, form))
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
@@ -307,7 +301,7 @@ async def _approve_all(request: Request, form: FormData) -> Response:
     if not answers:
         return RedirectResponse("/", 303)
     try:
-        await desk.answers.approve_all(answers, PERSON, _claim(request, form))
+        await desk.answers.approve_all(answers, PERSON, read_claim(request, form))
     except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
         return await _show_batch(request, [name for name, _ in answers], shown, 409)
