@@ -5,11 +5,13 @@
 
 import asyncio
 import hmac
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -39,13 +41,25 @@ FORM_FIELDS = 500
 _MINUTE = timedelta(minutes=1)
 _SIGN_IN = "sign in"
 """The place for which a nonce is made before there is a session."""
+_LONGEST_PLACE = 3000
+_PLACE_LIFE = 900
+"""Seconds in which somebody who signs in comes to the page that they had asked for."""
 
 
-def page(path: str, handler: Page) -> Route:
+def page(path: str, handler: Page, *, linked: bool = False) -> Route:
+    """A page; to one that is `linked` from elsewhere whoever had to sign in first comes back."""
+
     async def answer(request: Request) -> Response:
-        if await _session(request) is None:
-            return _to_sign_in(request)
-        return await handler(request)
+        if await _session(request) is not None:
+            return await handler(request)
+        if linked and request.headers.get("sec-fetch-site") == "cross-site":
+            # A browser that came by a link elsewhere has withheld its cookie; coming from our own page it shows it.
+            return await render(request, "entered.html", title="One moment", place=_place(request))
+        away = _to_sign_in(request)
+        if linked and len(_place(request)) <= _LONGEST_PLACE:
+            limits = _cookie_limits(request)
+            away.set_cookie(_place_cookie(request), quote(_place(request)), max_age=_PLACE_LIFE, **limits)
+        return away
 
     return Route(path, answer, methods=["GET"])
 
@@ -139,6 +153,22 @@ def _to_sign_in(request: Request) -> Response:
     return RedirectResponse("/enter", 303)
 
 
+def _place(request: Request) -> str:
+    return str(request.url.replace(scheme="", netloc=""))
+
+
+def _place_cookie(request: Request) -> str:
+    return f"{cookie_name(request)}-place"
+
+
+def _place_before(request: Request) -> str:
+    """The page that the person asked for before signing in. Another port of this machine can write this cookie, too."""
+    place = unquote(request.cookies.get(_place_cookie(request), ""))
+    if re.fullmatch(r"/(?![/\\])[!-~]*", place):
+        return place
+    return "/"
+
+
 async def _sign_in(request: Request) -> Response:
     if await _session(request) is not None:
         return RedirectResponse("/", 303)
@@ -164,7 +194,7 @@ async def _enter_by_link(request: Request) -> Response:
     if request.method != "GET" or "prefetch" in purpose:
         return await _show_sign_in(request)
     link = request.path_params["link"]
-    redeem = partial(sessions.redeem, link=link, browser=_browser(request), now=now, place=_place(request))
+    redeem = partial(sessions.redeem, link=link, browser=_browser(request), now=now, place=_came_from(request))
     session = await desk.store.write(redeem)
     if session is not None:
         return await _let_in(request, session, "link")
@@ -227,7 +257,7 @@ async def _enter_by_code(request: Request) -> Response:
 
 async def _begin(request: Request, way: Way) -> Session:
     desk = desk_of(request)
-    begin = partial(sessions.begin, browser=_browser(request), now=desk.now(), way=way, place=_place(request))
+    begin = partial(sessions.begin, browser=_browser(request), now=desk.now(), way=way, place=_came_from(request))
     return await desk.store.write(begin)
 
 
@@ -244,17 +274,19 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
     if before := request.cookies.get(cookie_name(request)):
         await desk.store.write(partial(sessions.end, key=before))
     await _record(request, way, None)
-    answer: Response = RedirectResponse("/", 303)
+    place = _place_before(request)
+    answer: Response = RedirectResponse(place, 303)
     if request.headers.get("sec-fetch-site") == "cross-site":
         # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.
-        answer = await render(request, "entered.html", title="Signed in")
+        answer = await render(request, "entered.html", title="Signed in", place=place)
     life = int(sessions.LIFE.total_seconds())
     answer.set_cookie(cookie_name(request), session.key, max_age=life, **_cookie_limits(request))
+    answer.delete_cookie(_place_cookie(request), **_cookie_limits(request))
     return answer
 
 
 async def _record(request: Request, way: Way, error: DeskError | None) -> None:
-    details = {"way": way, "browser": _browser(request), "place": _place(request)}
+    details = {"way": way, "browser": _browser(request), "place": _came_from(request)}
     result: Result = "rejected" if error else "success"
     await desk_of(request).record("person", "sign_in", "page", details, error, 0, result=result)
 
@@ -269,7 +301,7 @@ async def _leave(request: Request, form: FormData) -> Response:
     return answer
 
 
-def _place(request: Request) -> str:
+def _came_from(request: Request) -> str:
     """Where the browser is; behind a proxy the address that it named."""
     if request.client is None:
         return ""

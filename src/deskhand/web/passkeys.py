@@ -11,11 +11,11 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.answers import Letter
 from deskhand.gate.claims import Claims
 from deskhand.gate.passkeys import ENROL, NewKey, Said
 from deskhand.store import Transaction
 from deskhand.web import sessions
+from deskhand.web.approvals import read_letter
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
@@ -90,9 +90,7 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
         about = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
     letter = None
     if verb == "edit":
-        # A browser sends each line of a text field with CR LF, whatever it showed.
-        body = text_in(form, "body").replace("\r\n", "\n")
-        letter = Letter(text_in(form, "to").strip(), text_in(form, "subject"), body)
+        letter = read_letter(form)
     return await desk.answers.said(_ANSWERS[verb], about, letter)
 
 
