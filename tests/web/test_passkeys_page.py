@@ -195,6 +195,34 @@ async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Hom
         assert (await owner.http.post("/enter/code", data={"code": codes[0]})).status_code == 303
 
 
+@requirement("proof:throttled")
+@requirement("entry:sessions")
+async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and_ended(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        card = await safe.ask()
+        path = f"/approvals/{card.id}/approve"
+        found = []
+        for _ in range(2):
+            await by_link(owner)
+            for _ in range(passwords.TRIES):
+                told = await owner.person.sends(path, {"digest": card.digest, "password": "a wrong guess"})
+                found.append(told.status_code)
+        assert found == [409] * passwords.TRIES + [429] * passwords.TRIES
+        phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605 Version/19.0 Safari/604.1"
+        async with httpx2.AsyncClient(base_url=owner.device.origin, headers={"User-Agent": phone}, timeout=60) as other:
+            assert (await other.post("/enter", data={"password": PASSWORD})).status_code == 303
+            # Who proved the password has guesses of their own.
+            typed = {"digest": card.digest, "password": PASSWORD}
+            assert (await Person(other).sends(path, typed)).status_code == 303
+            listed = (await owner.http.get("/checkup")).text
+            row = re.findall(r"<bdi>Safari on an iPhone</bdi>, signed in [^<]* by password from <bdi>([^<]*)", listed)
+            assert row == ["127.0.0.1"]
+            name = re.findall(r'name="session" value="(\w+)"', listed)[0]
+            await owner.person.sends("/checkup/sessions/end", {"session": name})
+            assert (await other.get("/enter")).status_code == 200
+            assert await owner.is_in()
+
+
 async def add_virtual_key(page: "Page") -> None:
     devices = await page.context.new_cdp_session(page)
     await devices.send("WebAuthn.enable")

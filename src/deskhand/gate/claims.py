@@ -35,13 +35,15 @@ class Claims:
                 return Proven(proof)
 
     async def _compare(self, by: str, claim: Typed) -> None:
+        if not claim.password:  # no guess: whoever closes the input must not make others wait
+            raise Denied("no password was typed", reason="proof", hint="nothing was answered")
         kept = await self._store.write(passwords.attempt_answer, claim.source, self._now())
         if kept is None:
             hint = "`deskhand password set` gives it one; of a guarded desk with sudo"
             raise Denied("this desk has no password yet", reason="proof", hint=hint)
         self._policy.demand_own_password(kept)
         if not await asyncio.to_thread(passwords.matches, claim.password, kept):
-            place = "terminal" if claim.source == "terminal" else "page"
+            place = "terminal" if claim.source.startswith("terminal") else "page"
             await self._record(by, place, "wrong password")
             raise Denied("the password is wrong", reason="proof", hint="nothing was answered; type it again")
         await self._store.write(passwords.forget_wrong_answers, claim.source)

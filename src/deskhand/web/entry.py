@@ -208,14 +208,14 @@ async def _enter_by_password(request: Request) -> Response:
     async with _form(request, SIGN_IN_BYTES) as form:
         given = str(form.get("password", ""))
     now = desk.now()
-    kept = await desk.store.write(partial(passwords.attempt, now=now))
+    kept = await desk.store.write(partial(passwords.attempt, now=now, place=_came_from(request)))
     if kept is None:
         return await _show_sign_in(request)
     desk.policy.demand_own_password(kept)
     if not await asyncio.to_thread(passwords.matches, given, kept):
         await _record(request, "password", AuthRequired("wrong password"))
         return await _show_sign_in(request, "password")
-    await desk.store.write(passwords.forget_wrong_passwords)
+    await desk.store.write(passwords.forget_wrong_passwords, _came_from(request))
     return await _let_in(request, await _begin(request, "password"), "password")
 
 
@@ -257,6 +257,7 @@ async def _enter_by_code(request: Request) -> Response:
 
 async def _begin(request: Request, way: Way) -> Session:
     desk = desk_of(request)
+    await desk.store.write(passwords.know_place, _came_from(request), desk.now())
     begin = partial(sessions.begin, browser=_browser(request), now=desk.now(), way=way, place=_came_from(request))
     return await desk.store.write(begin)
 

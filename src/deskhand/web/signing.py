@@ -13,6 +13,7 @@ from deskhand.gate.proofs import Claim, Signed, Typed
 from deskhand.web import sessions
 from deskhand.web.address import own_origin
 from deskhand.web.request import desk_of, text_in
+from deskhand.web.sessions import Session
 
 _MILLISECONDS = round(passkeys.NONCE_LIFE.total_seconds() * 1000)
 
@@ -54,10 +55,17 @@ def read_claim(request: Request, form: FormData) -> Claim:
     """What proves that the person answers: a signature or the password for this one answer, else the session."""
     session = sessions.name_of(request.state.session)
     if password := text_in(form, "password"):
-        return Typed(password, session)
+        return Typed(password, _source(request.state.session))
     if given := text_in(form, "assertion"):
         return Signed(demand_assertion(given), signing_origin(request), session)
     return "page"
+
+
+def _source(session: Session) -> str:
+    """Who guesses together. A program on the account could ask for links: a new one brings no new guesses."""
+    if session.way == "link":
+        return "sessions that began by a link"
+    return sessions.name_of(session)
 
 
 def demand_assertion(text: str) -> Assertion:

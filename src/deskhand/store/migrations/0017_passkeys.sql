@@ -22,4 +22,7 @@ ALTER TABLE answers ADD COLUMN assertion TEXT;
 -- How and from where somebody signed in.
 ALTER TABLE sessions ADD COLUMN way TEXT;
 
-ALTER TABLE sessions ADD COLUMN place TEXT
+ALTER TABLE sessions ADD COLUMN place TEXT;
+
+-- From where somebody signed in by more than a link: strangers elsewhere lock nobody out there.
+CREATE TABLE known_places (place TEXT PRIMARY KEY, at BIGINT NOT NULL)
