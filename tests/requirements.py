@@ -196,6 +196,7 @@ REQUIREMENTS = {
     "mail:small-schemas": "All mail tool schemas together stay under 16,000 characters.",
     "cards:waiting": "What waits is a card made from the action itself, oldest first, in few queries for however many.",
     "cards:known": "A recipient is known by what the ledger counted or by the mail that is answered, never by a claim.",
+    "cards:asker": "A card names who asks in words that a person knows, and never a door.",
     "cards:risk": "What is risky about a mail is named with its reason, and links by the hosts that they lead to.",
     "cards:hold": "A yes on a card rests, can be undone until somebody acts on it, and moves nothing before.",
     "cards:once": "Whoever acts on a hold, and whoever dies at it, the mail leaves once.",

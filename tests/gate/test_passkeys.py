@@ -85,12 +85,12 @@ async def test_each_answer_is_signed_stored_and_found_again(signer: Signer) -> N
     await answers.wake(first.id, "person", signer.sign("woken", first))
     await answers.reject(third.id, third.digest, "no", "person", signer.sign("rejected", third))
     letter = Letter(HELLO["to"], "Mine", "At nine.\n")
-    said = await answers.said("approved", [(first.id, first.digest)], letter)
+    said = await answers.make_said("approved", [(first.id, first.digest)], letter)
     edited = await answers.approve_edited(first.id, first.digest, letter, "person", signer.signed(said, signer.nonce()))
     assert (edited.state, edited.subject) == ("held", "Mine")
     await answers.respond(second.id, second.digest, "Later.", "person", signer.sign("responded", second))
     fourth = await signer.safe.ask(subject="Number 4")
-    said = await answers.said("edited", [(fourth.id, fourth.digest)], letter)
+    said = await answers.make_said("edited", [(fourth.id, fourth.digest)], letter)
     await answers.edit(fourth.id, fourth.digest, letter, "person", signer.signed(said, signer.nonce()))
 
     assert await signer.safe.settle() == 1

@@ -195,6 +195,7 @@ def _fields(card: "Card") -> dict[str, Any]:
         "new": [each.address for each in card.everybody if not each.known],
         "risk": {"level": card.risk.level, "reasons": card.risk.reasons},
         "asked_by": card.asked_by,
+        "asker": card.asker,
         "created": card.created.isoformat(),
         "expires": card.expires.isoformat() if card.expires else None,
         "until": card.until.isoformat() if card.until else None,

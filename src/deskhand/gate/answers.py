@@ -119,7 +119,7 @@ class Answers:
     ) -> Card:
         said = Said(word="approved")
         if isinstance(proof, Signed):
-            said = await self.said("approved", [(request_id, digest)], letter)
+            said = await self.make_said("approved", [(request_id, digest)], letter)
         proven = await self._claims.prove(by, proof, said)
         edited = await self.edit(request_id, digest, letter, by, proven)
         return await self.approve(request_id, edited.digest, by, proven)
@@ -179,7 +179,7 @@ class Answers:
 
     # Whose word it is.
 
-    async def said(self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None) -> Said:
+    async def make_said(self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None) -> Said:
         """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
         if letter is not None:
             requests = [(name, _edit(await self._waiting.find(name), letter).digest) for name, _ in requests]

@@ -63,6 +63,8 @@ class Request:
     expires: datetime | None = None
     asked_by: str | None = None
     """The door by which it was proposed; of a draft the rule, the model or the assistant that decided so."""
+    asker: str | None = None
+    """Who asked by that door, in words that a person knows."""
     reason: str | None = None
     """Why it was drafted, in the words of who decided so."""
     mail: str | None = None

@@ -91,7 +91,7 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
     letter = None
     if verb == "edit":
         letter = read_letter(form)
-    return await desk.answers.said(_ANSWERS[verb], about, letter)
+    return await desk.answers.make_said(_ANSWERS[verb], about, letter)
 
 
 # Changing what counts.

@@ -25,4 +25,7 @@ ALTER TABLE sessions ADD COLUMN way TEXT;
 ALTER TABLE sessions ADD COLUMN place TEXT;
 
 -- From where somebody signed in by more than a link: strangers elsewhere lock nobody out there.
-CREATE TABLE known_places (place TEXT PRIMARY KEY, at BIGINT NOT NULL)
+CREATE TABLE known_places (place TEXT PRIMARY KEY, at BIGINT NOT NULL);
+
+-- Who asked, in words that a person knows.
+ALTER TABLE requests ADD COLUMN asker TEXT
