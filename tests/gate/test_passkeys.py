@@ -133,6 +133,8 @@ async def test_what_does_not_count_is_refused_and_nothing_is_sent(signer: Signer
     used = signer.sign("approved", card)
     await signer.approve(card, used)
     await signer.desk.answers.undo(card.id, "person", signer.sign("undone", card))
+    with pytest.raises(Denied, match="used before"):
+        await signer.approve(card, used)
     late = signer.sign("approved", card)
     signer.safe.clock.pass_by(minutes=6)
     stranger = Signer(signer.safe)
@@ -344,7 +346,10 @@ async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(
 
     # Nor where the record was cut to fit: its chain, or what is noted beside the database, says so.
     cut = await signer.safe.ask(subject="Cut")
-    await signer.approve(cut)
+    # A line that only names the request says nothing about it.
+    await signer.desk.record("person", "undone", "page", {"seen": cut.id}, None, 0)
+    said = await signer.desk.answers.make_said("approved", [(cut.id, cut.digest)])
+    await signer.approve(cut, signer.signed(said, signer.nonce()))
     await signer.desk.answers.undo(cut.id, "person", signer.sign("undone", cut))
     await signer.change("DELETE FROM answers WHERE word = 'undone' AND request_id = ?", cut.id)
     await signer.change("UPDATE audit SET entry = REPLACE(entry, '\"undone\"', '\"snoozed\"')")

@@ -54,7 +54,7 @@ def describe_caller(said: Implementation | None) -> str:
     name = "An assistant"
     if said is not None:
         known = _PROGRAMS.get(said.name.casefold())
-        name = printable(f"{known or said.title or said.name} {said.version}".strip(), 60)
+        name = printable(" ".join(f"{known or said.title or said.name} {said.version}".split()), 60)
     token = client()
     if token is None:
         return f"{name} on this machine"
