@@ -18,6 +18,8 @@ from deskhand.gate.claims import Claims
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.passkeys import Said
+from deskhand.gate.permissions import Permission, Terms
+from deskhand.gate.permitting import Permitting
 from deskhand.gate.proofs import Answer, Claim, Policy, Signed, Word, approve, give
 from deskhand.gate.requests import ANSWERABLE, Request, file_name
 from deskhand.gate.waiting import Card, Waiting
@@ -61,7 +63,9 @@ class Answers:
         door: Door,
         go_on: Callable[[Request], Awaitable[object]],
         now: Callable[[], datetime],
+        permitting: Permitting,
     ) -> None:
+        self._permitting = permitting
         self._settings = settings
         self._store = store
         self._waiting = waiting
@@ -176,6 +180,18 @@ class Answers:
         if isinstance(undone, Conflict):
             raise _too_late(await self._waiting.find(request_id))
         return await self._waiting.card(request_id)
+
+    async def permit(self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page") -> Permission:
+        """From now on others like this one leave without a question, so often and until then."""
+        request = _demand_seen(await self._waiting.find(request_id), digest)
+        card = await self._waiting.card(request_id)
+        return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof, request))
+
+    async def permit_again(self, by: str, proof: Claim = "page") -> None:
+        """Permissions that were turned off count again."""
+        proven = await self._claims.prove(by, proof, Said(word="permit again"))
+        self._policy.demand(proven.proof)
+        await self._permitting.turn(by, on=True)
 
     # Whose word it is.
 

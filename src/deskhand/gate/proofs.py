@@ -15,14 +15,15 @@ from deskhand import audit, clock
 from deskhand.audit import witness
 from deskhand.config import LeastProof
 from deskhand.errors import Denied
-from deskhand.gate import history, ledger, passkeys, passwords
+from deskhand.gate import history, ledger, passkeys, passwords, permissions
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.passkeys import Assertion, KeptAssertion
+from deskhand.gate.permissions import Permission
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Proof, Request, State
 from deskhand.store import Store, Transaction
 
-Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone"]
+Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted"]
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
     "vault": ("vault", "hand-written", "page", "terminal", "password", "passkey"),
     "page": ("page", "terminal", "password", "passkey"),
@@ -123,8 +124,14 @@ class Policy:
         self.demand(proven.proof)
         return Answer(word, by, proven.proof, words, self, proven.signature)
 
+    def answer_under(self, permission: Permission) -> Answer:
+        """The yes that a permission gives; it rests like any other."""
+        return Answer("held", f"permission {permission.id}", "permission", None, self)
+
     def releases(self, tx: Transaction, request: Request) -> bool:
         """Whether a person's yes was to exactly what would be sent, and its proof counts."""
+        if request.proof == "permission":
+            return self._is_permitted(tx, request)
         if self.least == "passkey":
             return self._is_last_word(tx, request)
         marks = ", ".join("?" for _ in _COUNT[self.least])
@@ -146,7 +153,35 @@ class Policy:
         row = tx.one(sql, request.id)
         if row is None or row[2] not in ("held", "approved") or row[3] != request.action.digest:
             return False
-        return self._stands(tx, row) and history.ends_with_yes(tx, request.id, row[3], clock.from_ms(row[6]))
+        return self._stands(tx, row) and self._agrees_with_record(tx, request.id, row[3], row[6])
+
+    def _agrees_with_record(self, tx: Transaction, request_id: str, digest: str, at: int) -> bool:
+        return self.least != "passkey" or history.ends_with_yes(tx, request_id, digest, clock.from_ms(at))
+
+    def _is_permitted(self, tx: Transaction, request: Request) -> bool:
+        """Whether the permission under which it was let through still counts, and is the person's."""
+        sql = (
+            "SELECT word, digest, number, proof, evidence, at FROM answers WHERE request_id = ?"
+            " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
+        )
+        row = tx.one(sql, request.id)
+        used = permissions.find_used(tx, request.id)
+        if row is None or used is None or row[0] != "held" or row[3] != "permission":
+            return False
+        if row[1] != request.action.digest or used.names != request.action.named():
+            return False
+        evidence = self.sign(request.id, f"permission {used.id}", row[1], row[2])
+        if not hmac.compare_digest(str(row[4]), evidence) or not self.vouches(used):
+            return False
+        return self._agrees_with_record(tx, request.id, row[1], row[5])
+
+    def vouches(self, permission: Permission) -> bool:
+        """Whether a desk with this key has written it down as it is, and its proof counts here."""
+        genuine = hmac.compare_digest(permission.evidence, self.sign_terms(permission))
+        return genuine and self.counts(permission.proof)
+
+    def sign_terms(self, permission: Permission) -> str:
+        return hmac.digest(self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256").hex()
 
     def _stands(self, tx: Transaction, row: tuple[Any, ...]) -> bool:
         """Whether this desk wrote it, and a key that signed it was not revoked since."""
@@ -288,5 +323,7 @@ def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime
     evidence = None
     if answer.proof in ("password", "passkey"):
         evidence = answer.policy.evidence(written)
+    if answer.proof == "permission":
+        evidence = answer.policy.sign(request.id, answer.by, request.digest, number)
     marks = ", ".join("?" for _ in written)
     tx.execute(f"INSERT INTO answers ({ANSWER_COLUMNS}, evidence) VALUES ({marks}, ?)", *written, evidence)

@@ -24,12 +24,12 @@ from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
-from deskhand.web import times
+from deskhand.web import permissions, times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
+from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of
-from deskhand.web.signing import read_claim
 from deskhand.web.visible import lines
 
 PERSON = "person"
@@ -121,7 +121,8 @@ async def _show(
     failure: DeskError | None = None,
     status: int = 200,
 ) -> Response:
-    beside = await _beside(desk_of(request), card) if card else {}
+    desk = desk_of(request)
+    beside = await _beside(desk, card) | {"permit": await permissions.offer(desk, card)} if card else {}
     said = _SAID.get(request.query_params.get("done", ""))
     waiting = listing["counts"].waiting
     title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
@@ -180,7 +181,7 @@ def _answer(
         desk = desk_of(request)
         card_id = request.path_params["id"]
         try:
-            await act(desk, (card_id, _digest(form)), form, read_claim(request, form))
+            await act(desk, (card_id, _digest(form)), form, claim_in(request, form))
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure)
         return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
@@ -266,7 +267,7 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     card_id = request.path_params["id"]
     letter = read_letter(form)
     try:
-        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, read_claim(request, form))
+        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
@@ -308,7 +309,7 @@ async def _approve_all(request: Request, form: FormData) -> Response:
     if not answers:
         return RedirectResponse("/", 303)
     try:
-        await desk.answers.approve_all(answers, PERSON, read_claim(request, form))
+        await desk.answers.approve_all(answers, PERSON, claim_in(request, form))
     except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
         return await _show_batch(request, [name for name, _ in answers], shown, 409)

@@ -17,9 +17,10 @@ from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.approvals import read_letter
 from deskhand.web.entry import effect, page
+from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.signing import keys_here, offer, read_claim, signing_origin
+from deskhand.web.signing import keys_here, offer, signing_origin
 from deskhand.web.times import local_time
 
 MANAGE = Said(word="manage passkeys")
@@ -28,6 +29,7 @@ _ANSWERS = {
     "approve": "approved",
     "batch": "approved",
     "edit": "approved",
+    "permit": "permitted",
     "reject": "rejected",
     "respond": "responded",
     "snooze": "snoozed",
@@ -81,6 +83,8 @@ async def _challenge(request: Request, form: FormData) -> Response:
     match text_in(form, "for").split("/"):
         case ["", "approvals", *names, verb] if verb in _ANSWERS:
             said = await _read_answer(desk, form, verb, names)
+        case ["", "permissions", "on"]:
+            said = Said(word="permit again")
     return JSONResponse(await offer(request, said, sessions.name_of(request.state.session)))
 
 
@@ -116,7 +120,7 @@ def _has_password_or_key(tx: Transaction) -> bool:
 
 async def _demand_right(request: Request, form: FormData) -> None:
     """A cookie alone changes nothing here: a program could read it where the browser keeps it."""
-    given = read_claim(request, form)
+    given = claim_in(request, form)
     if given == "page":
         if await _is_trusted(request):
             return

@@ -3,17 +3,13 @@
 from typing import Any
 
 from pydantic import ValidationError
-from starlette.datastructures import FormData
 from starlette.requests import Request
 
 from deskhand.errors import Denied
 from deskhand.gate import passkeys
 from deskhand.gate.passkeys import Assertion, Passkey, Said
-from deskhand.gate.proofs import Claim, Signed, Typed
-from deskhand.web import sessions
 from deskhand.web.address import own_origin
-from deskhand.web.request import desk_of, text_in
-from deskhand.web.sessions import Session
+from deskhand.web.request import desk_of
 
 _MILLISECONDS = round(passkeys.NONCE_LIFE.total_seconds() * 1000)
 
@@ -49,23 +45,6 @@ async def offer(request: Request, said: Said, place: str, *, named: bool = True)
         "timeout": _MILLISECONDS,
     }
     return {"nonce": nonce, "options": options}
-
-
-def read_claim(request: Request, form: FormData) -> Claim:
-    """What proves that the person answers: a signature or the password for this one answer, else the session."""
-    session = sessions.name_of(request.state.session)
-    if password := text_in(form, "password"):
-        return Typed(password, _source(request.state.session))
-    if given := text_in(form, "assertion"):
-        return Signed(demand_assertion(given), signing_origin(request), session)
-    return "page"
-
-
-def _source(session: Session) -> str:
-    """Who guesses together. A program on the account could ask for links: a new one brings no new guesses."""
-    if session.way == "link":
-        return "sessions that began by a link"
-    return sessions.name_of(session)
 
 
 def demand_assertion(text: str) -> Assertion:
