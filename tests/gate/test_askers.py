@@ -43,7 +43,7 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
     assert describe_caller(None) == "An assistant on this machine"
     stranger = Implementation(name="x", title="The\u202ePerson\n" + "a" * 99, version="")
     assert describe_caller(stranger).count("\n") == 0
-    assert len(describe_caller(stranger)) < 90
+    assert len(describe_caller(stranger)) < 100
     with asking_as("somebody"):
         assert current_asker() == "somebody"
     assert current_asker() is None
