@@ -5,7 +5,7 @@ word, `delivery` the danger. The ledger decides; the vault is a door.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import later, ledger
+from deskhand.gate import enclosures, later, ledger
 from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
@@ -57,6 +57,12 @@ class Gate:
         """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
         self._asking = Asking(store, door)
         self._delivery = Delivery(settings, store, mailbox, door, now, lease)
+
+    async def keep(self, contents: Sequence[bytes]) -> None:
+        """Keep the bytes of attachments, before anybody is asked about them."""
+        now = self._now()
+        await self._store.write(enclosures.sweep, now - timedelta(days=1))
+        await self._store.write(enclosures.keep, contents, now)
 
     async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record."""
