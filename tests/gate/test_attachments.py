@@ -236,7 +236,7 @@ async def test_bytes_are_kept_as_long_as_somebody_may_send_them(site: Site, desk
     assert [bytes(content) for (content,) in rows] == [b"kept"]
     assert "no longer kept; nothing was sent" in str(lost)
     assert card.state == "approved"
-    assert await desk.waiting.attached(card) == [None]
+    assert await desk.waiting.load_attachments(card) == [None]
     assert desk.store.write_sync(enclosures.sweep, desk.now() + timedelta(days=9)) == 0
 
 

@@ -164,7 +164,7 @@ class Waiting:
             warnings=(*mail.warnings, *odd),
         )
 
-    async def attached(self, card: Card) -> list[bytes | None]:
+    async def load_attachments(self, card: Card) -> list[bytes | None]:
         """The bytes of each attachment; None where the desk no longer keeps them."""
         return [await self._store.read(enclosures.find, each) for each in card.attachments]
 

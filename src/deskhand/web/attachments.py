@@ -46,7 +46,7 @@ async def show_attachments(desk: Desk, card: Card) -> dict[str, object]:
     """What the card says of its attachments, and whether one has changed since it was proposed."""
     if not card.attachments:
         return {"attached": [], "swapped": None}
-    contents = await desk.waiting.attached(card)
+    contents = await desk.waiting.load_attachments(card)
     previews = [_preview(card, number, content) for number, content in enumerate(contents)]
     swapped = None
     if card.state not in ("sent", "rejected", "expired", "withdrawn"):
@@ -88,7 +88,7 @@ async def _find(request: Request) -> tuple[Enclosure, bytes]:
     number = request.path_params["number"]
     if number >= len(card.attachments):
         raise NotFound("the mail has no such attachment")
-    content = (await desk.waiting.attached(card))[number]
+    content = (await desk.waiting.load_attachments(card))[number]
     if content is None or sha256(content).hexdigest() != card.attachments[number].sha256:
         raise NotFound("the bytes of this attachment are no longer kept")
     return card.attachments[number], content
