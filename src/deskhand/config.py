@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from deskhand import environment, unseen
-from deskhand.errors import AuthRequired, BadConfig, FieldProblem
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem, NotFound
 
 
 class Option(NamedTuple):
@@ -454,7 +454,8 @@ class Settings(BaseModel):
     @property
     def mail_accounts(self) -> tuple[MailAccount, ...]:
         """Every mail account of the desk: `main`, where [mail] says anything of it, and the others."""
-        if self.accounts and not self.model_fields_set & _OF_MAIN:
+        unused = self.mail == "local" and self.address is None
+        if self.accounts and (unused or not self.model_fields_set & _OF_MAIN):
             return self.accounts
         main = MailAccount.model_construct(
             name=MAIN,
@@ -472,6 +473,16 @@ class Settings(BaseModel):
     def default_account(self) -> MailAccount:
         """From which a mail leaves that answers none and names no account."""
         return next((each for each in self.mail_accounts if each.default), self.mail_accounts[0])
+
+    def find_account(self, name: str | None) -> MailAccount:
+        """The account of that name; without a name the default one."""
+        if name is None:
+            return self.default_account
+        for account in self.mail_accounts:
+            if account.name == name:
+                return account
+        known = ", ".join(account.name for account in self.mail_accounts)
+        raise NotFound(f"this desk has no mail account {name}", hint=f"its accounts are {known}")
 
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""

@@ -15,11 +15,12 @@ from mcp import Client
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import BadConfig
+from deskhand.errors import BadConfig, Exists
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
 from deskhand.servers.gmail import gmail_server
+from deskhand.setup.init import plan_account
 from tests.home import Home
 from tests.mail.dovecot import PASSWORD, Dovecot, Relay
 from tests.mail.gmail_double import GmailDouble
@@ -318,6 +319,74 @@ async def test_a_narrowed_server_on_a_desk_of_one_account_shows_nothing(accounts
 
     assert closed["error"] == "permission_denied"
     assert mine == {"result": []}
+
+
+@requirement("accounts:scopes")
+async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(accounts: Accounts, desk: Desk) -> None:
+    server = desk_server(desk)
+    async with Client(server, mode="2026-07-28") as client:
+        mail = (await found(client))["From work"]["message_id"]
+        await call(client, "get_attachment", message_id=mail, name="list.txt")
+        server.narrow(["mail:read:google", "notes:write"])
+        closed = [
+            await refused(client, "get_attachment", message_id=mail, name="list.txt"),
+            await refused(client, "save_attachment", message_id=mail, name="list.txt", path="list.txt"),
+            await refused(client, "get_thread", thread_id=mail),
+        ]
+
+    assert [each["details"]["scope"] for each in closed] == ["mail:read:work"] * 3
+
+
+@requirement("accounts:sender")
+async def test_each_account_has_its_own_rate_window(accounts: Accounts, home: Home) -> None:
+    more = {"DESKHAND_MAX_SENDS": "1"}
+    desk = Desk(load(home.environment | more).settings)
+    calls = [HELLO, HELLO | {"account": "google"}, HELLO | {"subject": "Once more"}]
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        for arguments in calls:
+            await refused(client, "send_email", **arguments)
+        accounts.approve_all()
+        await call(client, "send_email", **calls[0])
+        await call(client, "send_email", **calls[1])
+        late = await refused(client, "send_email", **calls[2])
+    await desk.close_mailbox()
+    desk.close()
+
+    assert late["error"] == "rate_limited"
+
+
+@requirement("accounts:sender")
+async def test_a_yes_written_by_hand_for_one_account_lets_nothing_leave_from_another(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    approved = accounts.home.vault / "Approved"
+    approved.mkdir()
+    lines = ["---", "type: email_send", "status: approved", "to: ann@example.org", "account: me@work.example", "---"]
+    (approved / "yes.md").write_text("\n".join(lines) + "\n")
+    other = await refused(client, "send_email", **HELLO)
+    sent = await call(client, "send_email", **HELLO, account="work")
+
+    assert other["details"]["reason"] == "no_approval"
+    assert sent["from_address"] == "me@work.example"
+
+
+@requirement("accounts:config")
+async def test_the_command_line_knows_each_account(accounts: Accounts, desk: Desk) -> None:
+    home = accounts.home
+    (home.path / "more.eml").write_bytes(letter(subject="Brought in", message_id="<i@x>"))
+    added = home.command("init", "--account", "archive", "--mail", "local", "--address", "old@x.de", "--yes")
+    imported = home.command("mail", "import", str(home.path / "more.eml"), "--account", "archive")
+    searched = home.command("mail", "search", "subject:brought", "--json")
+    checked = json.loads(home.command("doctor", "--json").stdout)
+
+    assert (added.returncode, imported.returncode) == (0, 0), added.stderr + imported.stderr
+    assert "deskhand mail login gmail --account google" in added.stdout
+    for name, refusal in (("archive", Exists), ("a~b", BadConfig)):
+        with pytest.raises(refusal):
+            plan_account(home.path, name, {"mail": "local", "address": "new@x.de"})
+    assert [json.loads(line)["account"] for line in searched.stdout.splitlines()] == ["old@x.de"]
+    findings = {each["name"]: each["state"] for each in checked["findings"] if each["name"].startswith("mail")}
+    assert findings == {f"mail {name}": "good" for name in ("main", "google", "work", "archive")}
 
 
 @requirement("accounts:watched")
