@@ -293,12 +293,8 @@ def states_of(environment: dict[str, str]) -> dict[str, str]:
 
 
 def settled(environment: dict[str, str], letter: Letter) -> bool:
-    desk = Desk(load(environment).settings)
-    recipient = letter.proposal["to"]
-    found = desk.store.write_sync(lambda tx: tx.all("SELECT state FROM requests WHERE recipient = ?", recipient))
-    desk.close()
-    states = {state for (state,) in found}
-    return bool(states & {"sent", "unknown"} if letter.approved else states)
+    state = states_of(environment).get(letter.proposal["subject"])
+    return state in ("sent", "unknown") if letter.approved else state is not None
 
 
 def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], site: Site, kills: int) -> bool:

@@ -484,6 +484,11 @@ class Settings(BaseModel):
         known = ", ".join(account.name for account in self.mail_accounts)
         raise NotFound(f"this desk has no mail account {name}", hint=f"its accounts are {known}")
 
+    @property
+    def own_addresses(self) -> frozenset[str]:
+        """All addresses that are known to be the person's own."""
+        return frozenset().union(*(account.addresses for account in self.mail_accounts))
+
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""
         if account == MAIN:

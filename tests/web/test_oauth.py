@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from deskhand import audit, tokens
 from deskhand.app import Desk
@@ -109,6 +110,7 @@ class Chat:
 @dataclass(frozen=True)
 class Place:
     desk: Desk
+    app: Starlette
     clock: Clock
     person: Person
     chat: Chat
@@ -147,13 +149,14 @@ async def opened(environment: dict[str, str]) -> AsyncIterator[Place]:
     clock = Clock()
     desk = Desk(load(environment | AGENT | {"DESKHAND_ADDRESS": "me@example.com"}).settings, clock)
     doors = open_doors(desk)
+    app = site(desk, beside=doors.routes)
     async with (
         doors.run(),
-        served(site(desk, beside=doors.routes)) as address,
+        served(app) as address,
         signed_in(desk, address) as person,
         httpx2.AsyncClient(base_url=address, timeout=60) as http,
     ):
-        yield Place(desk, clock, person, Chat(http))
+        yield Place(desk, app, clock, person, Chat(http))
     await desk.close_mailbox()
     await desk.leave_tasks()
     desk.close()
@@ -531,6 +534,6 @@ async def test_families_on_each_database(url: str, tmp_path: Path) -> None:
         assert names == ["Claude"]
         place.clock.now += grants.REFRESH_LIFE + timedelta(days=1)
         async with signed_in(place.desk, str(place.chat.http.base_url)) as person:
-            later = Place(place.desk, place.clock, person, place.chat)
+            later = replace(place, person=person)
             await later.connect()
         assert len(await place.desk.store.read(tokens.list_tokens)) == 1

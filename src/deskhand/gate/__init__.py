@@ -64,7 +64,7 @@ class Gate:
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
         try:
-            action, answered = await complete(proposal, self._mailbox())
+            action, answered = await complete(proposal, self._mailbox(), self._settings.own_addresses)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)

@@ -4,7 +4,7 @@ A Proposal is what a tool was told. The gate completes it to an Action: for a ma
 thread, as they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -25,6 +25,7 @@ from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.face import Face, NoMail
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import once_each, recipient, recipients
+from deskhand.mail.answering import address_all
 from deskhand.mail.changes import Doing
 
 MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
@@ -110,6 +111,9 @@ class ReplyEmail(BaseModel):
     thread_id: Name
     message_id: Name
     body: Body
+    all: bool = False
+    """To everybody whom the mail names, not to its sender alone."""
+    cc: Addresses = ""
     as_text: bool = False
 
 
@@ -276,8 +280,10 @@ def read_action(text: str) -> Action:
     return _ACTION.validate_json(text)
 
 
-async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
+async def complete(
+    proposal: Proposal, mailbox: Mailbox, own: Collection[str] = ()
+) -> tuple[Action, FullMessage | None]:
+    """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
             return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
@@ -290,7 +296,10 @@ async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMe
             account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            lines = {"to": mime.reply_recipient(found, account)}
+            to, cc = mime.reply_recipient(found, account), ""
+            if proposal.all:
+                to, cc = address_all(found, {account, *own})
+            lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
     mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, as_text=as_text, **lines)

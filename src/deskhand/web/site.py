@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
+from deskhand.oauth.documents import Documents
 from deskhand.web import agents, approvals, checkup, mail, notes, oauth, tasks, timeline
 from deskhand.web.address import HSTS, OwnAddress
 from deskhand.web.entry import entry_routes
@@ -54,6 +55,7 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     app.state.stopping = asyncio.Event()
     app.state.events = Events(desk, app.state.stopping)
     app.state.verification = Verification(desk)
+    app.state.documents = Documents()
     return app
 
 
