@@ -92,9 +92,8 @@ async def measure_accounts(folder: Path) -> tuple[float, float]:
                 return (time.perf_counter() - began) * 1000
 
         await search()
-        alone = []
-        for name in ("main", "one", "two"):
-            alone.append(statistics.median([await search(name) for _ in range(ACCOUNT_RUNS)]))
+        names = ("main", "one", "two")
+        alone = [statistics.median([await search(name) for _ in range(ACCOUNT_RUNS)]) for name in names]
         together = statistics.median([await search() for _ in range(ACCOUNT_RUNS)])
         await desk.close_mailbox()
     return max(alone), together

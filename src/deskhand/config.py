@@ -184,6 +184,8 @@ class MailAccount(BaseModel):
             raise ValueError(f"{', '.join(sorted(strange))} is no option of a {self.kind} account")
         if self.kind == "local" and self.address is None:
             raise ValueError("a local account needs its address")
+        if (self.signature or self.aliases) and self.address is None:
+            raise ValueError("an account with a signature or aliases needs its address")
         if self.kind == "imap" and self.imap_url is None:
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
         return self
@@ -488,6 +490,11 @@ class Settings(BaseModel):
     def own_addresses(self) -> frozenset[str]:
         """All addresses that are known to be the person's own."""
         return frozenset().union(*(account.addresses for account in self.mail_accounts))
+
+    def signature_of(self, address: str) -> str:
+        """The signature of the account that has the address; empty where there is none."""
+        wanted = address.casefold()
+        return next((each.signature for each in self.accounts if wanted in each.addresses), "")
 
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""

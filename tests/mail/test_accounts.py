@@ -1,5 +1,6 @@
 """Several mail accounts at one desk: a local one, a Gmail and an IMAP account."""
 
+import email.policy
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,8 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import BadConfig, Exists
+from deskhand.gate import NotApproved
+from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
@@ -45,6 +48,7 @@ class Accounts:
             "google": f'kind = "gmail"\ngmail_credentials = "{self.google.credentials(self.home.path / "g.json")}"\n'
             f'gmail_api_endpoint = "{self.google.origin}"\n',
             "work": f'kind = "imap"\naddress = "me@work.example"\naliases = ["sales@work.example"]\n'
+            'signature = "Me\\nWork Inc. – 1 Street"\n'
             f'imap_url = "imap://{self.work.user}:{PASSWORD}@127.0.0.1:{self.work.port}"\n'
             f'smtp_url = "smtp://127.0.0.1:{self.relay.port}"\n',
         }
@@ -337,6 +341,35 @@ async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(accoun
     assert [each["details"]["scope"] for each in closed] == ["mail:read:work"] * 3
 
 
+@requirement("accounts:signature")
+async def test_a_signature_is_part_of_what_is_shown_approved_and_sent(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    accounts.work.deliver(letter(subject="To sales", to="Sales <Sales@work.example>", message_id="<s@x>"))
+    mail = (await found(client))["To sales"]
+    answer = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": "Yes.\n"}
+    page = HELLO | {"body": "<!doctype html><html><body><p>Hello</p></body></html>", "account": "work"}
+    await refused(client, "reply_email", **answer)
+    ((waits,), _) = await desk.waiting.requests()
+    card = await desk.waiting.card(waits.id)
+    (file,) = (accounts.home.vault / "Pending_Approval").glob("*.md")
+    shown = file.read_text()
+    accounts.approve_all()
+    sent = await call(client, "reply_email", **answer)
+    again = await desk.gate.propose(SendEmail(**HELLO | {"body": card.body}), "test")
+    async with Client(gmail_server(desk), mode="2026-07-28") as gmail:
+        await refused(gmail, "send_email", **{key: page[key] for key in ("to", "subject", "body")})
+    unsigned = [each.action.body for each in (await desk.waiting.requests())[0]]
+
+    assert card.body == "Yes.\n\n-- \nMe\nWork Inc. – 1 Street\n"
+    assert "Work Inc. – 1 Street" in shown
+    assert (card.account, sent["from_address"]) == ("sales@work.example", "sales@work.example")
+    raw = message_from_bytes(accounts.relay.delivered[0][1], policy=email.policy.default)
+    assert (raw["From"], raw.get_content().replace("\r\n", "\n")) == ("sales@work.example", card.body)
+    assert isinstance(again, NotApproved)
+    assert unsigned == [card.body, page["body"]]
+
+
 @requirement("accounts:sender")
 async def test_each_account_has_its_own_rate_window(accounts: Accounts, home: Home) -> None:
     more = {"DESKHAND_MAX_SENDS": "1"}
@@ -455,6 +488,7 @@ LOCAL = '[[mail.accounts]]\nname = "{}"\nkind = "local"\naddress = "{}"\n'
         ),
         ('[[mail.accounts]]\nname = "b"\nkind = "local"\n', "mail.accounts.1", "needs its address"),
         ('[[mail.accounts]]\nname = "b"\nkind = "imap"\n', "mail.accounts.1", "needs imap_url"),
+        ('[[mail.accounts]]\nname = "b"\nkind = "gmail"\nsignature = "B"\n', "mail.accounts.1", "needs its address"),
         ('[[mail.accounts]]\nkind = "gmail"\n', "mail.accounts.1.name", "required"),
         (LOCAL.format("a", "a@x.de") + 'imap_url = "imap://u:secret@h"\n', "mail.accounts.1", "no option of a local"),
         (LOCAL.format("a", "a@x.de") + "colour = 1\n", "mail.accounts.1.colour", "not permitted"),

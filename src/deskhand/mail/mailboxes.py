@@ -25,6 +25,7 @@ from deskhand.errors import (
     printable,
 )
 from deskhand.mail import FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, WatchedMailbox
+from deskhand.mail.addresses import people
 from deskhand.mail.changes import Deed
 
 T = TypeVar("T")
@@ -184,7 +185,13 @@ class Mailboxes:
         name, own = self.place(message_id)
         found = await self.box(name).get(own)
         (summary,) = await self._mark(name, [found.summary])
-        return replace(found, summary=summary)
+        return replace(found, summary=replace(summary, account=self._reached(name, summary.account, found)))
+
+    def _reached(self, name: str, address: str, mail: FullMessage) -> str:
+        """By which of its own addresses the mail reached the account: from there it is answered."""
+        named = {person.address.casefold() for person in people(f"{mail.summary.to}, {mail.cc}")}
+        own = [address, *self._accounts[name].aliases]
+        return next((each for each in own if each.casefold() in named), address)
 
     async def read_raw(self, message_id: str) -> bytes:
         name, own = self.place(message_id)
