@@ -144,6 +144,8 @@ class Mail(Face):
     """A mail exactly as it would leave."""
 
     counted = True
+    may_be_permitted = True
+    free = frozenset({"kind", "body", "reply_to_message_id", "in_reply_to", "references"})
     way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
     caution = (
         "A mail cannot be called back once it left.",
