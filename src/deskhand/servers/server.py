@@ -4,6 +4,7 @@ Here is the one seam where the caller's scope and the arguments are checked, err
 contract, and calls go on the record.
 """
 
+import errno
 import json
 import logging
 import secrets
@@ -33,9 +34,11 @@ from deskhand.errors import (
     NotFound,
     OutOfScope,
     Unavailable,
+    advice_on,
     mcp_error,
     printable,
 )
+from deskhand.gate.askers import asking_as
 from deskhand.listen import serve_http
 from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers import callers
@@ -47,7 +50,14 @@ from deskhand.tokens import Area
 
 log = logging.getLogger("deskhand.server")
 
-_ERRNO_REASONS = {28: "disk_full", 122: "disk_full", 27: "disk_full", 30: "read_only", 13: "no_access"}
+_ERRNO_REASONS = {
+    28: "disk_full",
+    122: "disk_full",
+    27: "disk_full",
+    30: "read_only",
+    13: "no_access",
+    errno.ELOOP: "link",
+}
 
 
 class DeskServer(SDKServer):
@@ -150,7 +160,7 @@ class DeskServer(SDKServer):
             self._demand_tool(made)
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
-            with self._view(made, arguments) as view:
+            with self._view(made, arguments) as view, asking_as(_describe_caller(context)):
                 # The SDK hands on what StrictMetadata made of the tool's answer.
                 ended: Any = await super().call_tool(made.name, made.own_arguments(arguments), context)
         except DeskError as error:
@@ -236,6 +246,13 @@ class DeskServer(SDKServer):
         await serve_http(self.streamable_http_app(), port, "/mcp")
 
 
+def _describe_caller(context: Context[None, Any] | None) -> str:
+    said = None
+    if context is not None and context.session.client_params is not None:
+        said = context.session.client_params.client_info
+    return callers.describe_caller(said)
+
+
 def protocol_error(error: DeskError) -> MCPError:
     """For a request that is no tool call and has no other way to say that it failed."""
     code = INTERNAL_ERROR
@@ -283,7 +300,7 @@ def _masked_crash(cause: BaseException | None, reference: str) -> Internal:
             f"the machine refused: {cause.strerror}",
             reference=reference,
             reason=_ERRNO_REASONS.get(cause.errno, "io_error"),
-            hint="nothing was changed; make room or repair the disk, then try again",
+            hint=f"nothing was changed; {advice_on(cause, 'make room or repair the disk')}, then try again",
         )
     return Internal(
         "an unexpected error; nothing of it is shown here",

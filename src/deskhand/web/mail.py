@@ -16,6 +16,7 @@ from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
 from deskhand.gate import ledger
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing
+from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
@@ -72,10 +73,13 @@ async def _list(request: Request) -> Response:
     number = min(number_in(request, "page", digits=3) or 1, MOST_PAGES)
     problem: InvalidInput | None = None
     found: list[MailSummary] = []
-    try:
-        found = await desk.mailbox.search(query, number * PAGE + 1)
-    except InvalidInput as failure:
-        problem = failure
+    account = request.query_params.get("account") or None
+    names = account and frozenset({desk.settings.find_account(account).name})
+    with viewing(MailView(names or None)) as view:
+        try:
+            found = await desk.mailbox.search(query, number * PAGE + 1)
+        except InvalidInput as failure:
+            problem = failure
     shown = found[(number - 1) * PAGE : number * PAGE]
     return await render(
         request,
@@ -87,7 +91,10 @@ async def _list(request: Request) -> Response:
         number=number,
         more=len(found) > number * PAGE,
         last=number >= MOST_PAGES,
-        account=await desk.mailbox.address(),
+        account=account or "",
+        address=await desk.mailbox.address() if not desk.settings.accounts else "",
+        accounts=[each.name for each in desk.settings.mail_accounts],
+        silent=view.describe_silent(),
         done=_describe_done(request),
         can_undo=_last_changes(request).get(sessions.name_of(request.state.session)) is not None,
     )
@@ -180,7 +187,7 @@ async def _change(request: Request, form: FormData) -> Response:
     problem: Denied | None = None
     if mails and (text_in(form, "sure") or not (doubtful or len(mails) > MANY or text_in(form, "all"))):
         try:
-            await desk.answers.demand_person(PERSON, claim_in(request, form))
+            await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
         except Denied as failure:
             problem = failure
         else:
@@ -232,7 +239,7 @@ async def _carry_out(request: Request, do: Doing, mails: Sequence[MailSummary], 
 async def _undo(request: Request, form: FormData) -> Response:
     """Take the last change of this session back."""
     desk = desk_of(request)
-    await desk.answers.demand_person(PERSON, claim_in(request, form))
+    await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
     last = _last_changes(request).pop(sessions.name_of(request.state.session), None)
     if last is None:
         return RedirectResponse("/mail", 303)
