@@ -25,6 +25,7 @@ from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
 from deskhand.web import permissions, times
+from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
@@ -142,6 +143,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "original": original,
         "arrived": _moment(desk)(datetime.fromisoformat(original.date)) if original and original.date else None,
         "unread": unread,
+        **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
 
@@ -255,13 +257,17 @@ async def _edit(request: Request) -> Response:
     return await _form(request, card, letter)
 
 
-async def _approve_edited(request: Request, form: FormData) -> Response:
-    desk = desk_of(request)
-    card_id = request.path_params["id"]
+def read_letter(form: FormData) -> Letter:
     # A browser sends each line of a text field with CR LF, whatever it showed.
     body = _text(form, "body").replace("\r\n", "\n")
     to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
-    letter = Letter(to, _text(form, "subject"), body, cc, bcc)
+    return Letter(to, _text(form, "subject"), body, cc, bcc)
+
+
+async def _approve_edited(request: Request, form: FormData) -> Response:
+    desk = desk_of(request)
+    card_id = request.path_params["id"]
+    letter = read_letter(form)
     try:
         await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:
