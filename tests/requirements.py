@@ -272,6 +272,8 @@ REQUIREMENTS = {
     "entry:link": "A one-time link from the terminal lets one browser in, once, within minutes.",
     "page:mail": "The page searches mail, shows one as plain text with its warnings and its thread, and marks nothing.",
     "page:notes": "The page shows notes by folder and search, rendered so that nothing in them runs or is loaded.",
+    "page:obsidian": "The page shows a note as Obsidian does, with the pictures and notes in it, checkboxes, callouts.",
+    "page:files": "A file of the vault is sent to the signed-in person alone, as what it is, and nothing in it runs.",
     "page:tasks": "The page lists, adds, changes and moves the person's tasks, and loses no change of another window.",
     "page:agents": "The page shows agents and their threads as data; the person writes as the person.",
     "page:timeline": "The page shows the record, filtered and paged, how far it is proved, and what it adds up to.",

@@ -4,7 +4,7 @@ import json
 import os
 import posixpath
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -15,16 +15,15 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
-from deskhand.notes import catalog, disk, editing, frontmatter, paths, walk
+from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
 from deskhand.notes.editing import Edit, EditedText
 from deskhand.notes.index import Index, NoteList, is_absent
-from deskhand.notes.links import Move, is_attachment, relink, same, stem
+from deskhand.notes.links import Move, ending, is_attachment, relink, same, stem
 from deskhand.notes.outline import Lines, read_outline
 from deskhand.notes.templates import DATE, Filler, format_date
 
 _TRIES = 5
 _PAGE = 1000
-_BACKLINKS = 30
 _LISTED = 200
 _TAGS = 500
 _LONGEST = 200
@@ -143,8 +142,20 @@ class Vault:
         canonical, data = self._bytes(path)
         return _decode(data, canonical)
 
-    def _bytes(self, path: str) -> tuple[str, bytes]:
-        *folders, name = paths.note_path(path)
+    def file(self, path: str) -> tuple[str, bytes]:
+        """A file of any kind: its path as it is on the disk, and what is in it."""
+        return self._bytes(path, paths.file_path)
+
+    def locate(self, targets: Iterable[str], holder: str) -> dict[str, str]:
+        """Where the notes and files are that the note `holder` names; those that are not there are left out."""
+        wanted = [*dict.fromkeys(targets)]
+        notes = self._index.resolve([target for target in wanted if not is_attachment(target)], holder)
+        found = {target: path for target, path in notes.items() if path}
+        files = [target for target in wanted if ending(target) not in ("", "md") and target not in found]
+        return found | attachments.find(self._root, files, holder)
+
+    def _bytes(self, path: str, names: Callable[[str], tuple[str, ...]] = paths.note_path) -> tuple[str, bytes]:
+        *folders, name = names(path)
         with paths.opened(self._root, tuple(folders)) as (folder, found):
             actual = paths.on_disk(folder, name)
             if actual is None:
@@ -396,10 +407,6 @@ class Vault:
     def paths_named(self, name: str) -> list[str]:
         """The notes that a link means by their bare name, the ones nearest to the top first."""
         return sorted(self._index.paths_named(name), key=lambda path: (path.count("/"), path))
-
-    def linked_from(self, path: str) -> list[str]:
-        """Some of the notes with a link to this one."""
-        return [*self._index.backlinks(path, _BACKLINKS)[0]]
 
     def _update_links(self, old: str, new: str) -> MovedNote:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
