@@ -63,7 +63,7 @@ _SIZE = re.compile(r"(?:^|\|)\s*(\d{1,4})(?:x(\d{1,4}))?\s*\Z")
 
 def html(text: str, path: str, vault: Vault | None = None) -> str:
     """The note at `path` as safe HTML; its headings begin at the second level, below the page's own."""
-    made = _Page(vault).render(text, path)
+    made = _NotePage(vault).render(text, path)
     return nh3.clean(
         made,
         tags=_TAGS,
@@ -74,7 +74,7 @@ def html(text: str, path: str, vault: Vault | None = None) -> str:
     )
 
 
-class _Page:
+class _NotePage:
     """One note, and the notes that are shown within it."""
 
     def __init__(self, vault: Vault | None) -> None:
