@@ -41,7 +41,7 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
     async def verify() -> audit.Verified | audit.Broken:
         # Of one state: lines that others append between the last page and the head would look like missing ones.
         found = await desk.store.read(audit.verify)
-        return await witness.find_lost_end(desk.store, desk.settings.vault_path) or found
+        return await witness.find_lost_end(desk.store, desk.settings.own_place) or found
 
     if forged := desk.store.write_sync(desk.policy.find_forged):
         why = f"an answer to {forged} says that it was given with the password, but this desk did not write it"

@@ -119,10 +119,18 @@ class MovedNote(BaseModel):
 
 class Vault:
     def __init__(
-        self, root: Path, index_file: Path, sign: Callable[[str], object], now: Callable[[], datetime] = utc_now
+        self,
+        root: Path,
+        index_file: Path,
+        sign: Callable[[str], object],
+        now: Callable[[], datetime] = utc_now,
+        *,
+        inside: tuple[str, ...] = (),
     ) -> None:
-        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time."""
+        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time;
+        `inside` is the folder in which the desk's own folders lie, if they lie in one."""
         self._root = root
+        self._inside = inside
         self._sign = sign
         self._now = now
         self._index = Index(root, index_file)
@@ -166,7 +174,7 @@ class Vault:
         self, path: str, properties: dict[str, Any], body: str, *, if_match: str | None = None, merge: bool = False
     ) -> NoteContent:
         names = paths.note_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         fresh = _encode(frontmatter.render(properties, body), path)
         with paths.opened(self._root, names[:-1], create=if_match is None) as (folder, found), disk.locked(folder):
             actual = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
@@ -201,7 +209,7 @@ class Vault:
         self, path: str, change: Callable[[str], EditedText], *, if_match: str | None = None, create: bool = False
     ) -> EditedNote:
         names = paths.note_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         with paths.opened(self._root, names[:-1], create=create) as (folder, found):
             for _ in range(_TRIES):
                 with disk.locked(folder):
@@ -307,7 +315,7 @@ class Vault:
 
     def _create(self, path: str, text: str) -> NoteContent:
         names = paths.note_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         _encode(text, path)  # what is no note must not leave a folder behind
         with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
             name = unicodedata.normalize("NFC", names[-1])
@@ -354,7 +362,7 @@ class Vault:
     def save(self, path: str, data: bytes) -> str:
         """Put a file of any kind into the vault, never in another's place; its path."""
         names = paths.file_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
             name = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
             self._sign(data.decode(errors="replace"))
@@ -367,8 +375,8 @@ class Vault:
     def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
         old_names = paths.note_path(source, "source")
         new_names = paths.note_path(destination, "destination")
-        paths.deny_protected(old_names)
-        paths.deny_protected(new_names)
+        paths.deny_protected(old_names, self._inside)
+        paths.deny_protected(new_names, self._inside)
         with paths.opened(self._root, old_names[:-1]) as (folder, old_folders):
             name = paths.on_disk(folder, old_names[-1])
             if name is None:
@@ -437,7 +445,7 @@ class Vault:
                 text = relink(_decode(old, holder), holder, way)
                 if text.encode() == old:
                     return 0
-                paths.deny_protected(names)
+                paths.deny_protected(names, self._inside)
                 try:
                     with disk.locked(folder):
                         disk.replace(folder, names[-1], text.encode(), old)
