@@ -9,6 +9,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import BadConfig, Denied
+from deskhand.notes.attached import read_file
 from deskhand.orchestrator import status
 from deskhand.servers.obsidian import obsidian_server
 from tests.gate.site import HELLO, Site
@@ -68,6 +69,9 @@ async def test_no_tool_writes_where_the_person_decides_and_the_person_s_own_name
         }
         moved = await notes.call_tool("move_note", {"source": "Done/x.md", "destination": "Deskhand/Done/x.md"})
     await status.publish(desk, {})
+    with pytest.raises(Denied):
+        read_file(home.vault, "Deskhand/Logs/orchestrator_state.json", 1000, desk.settings.inside)
+    assert read_file(home.vault, "Done/x.md", 1000, desk.settings.inside)[0] == "Done/x.md"
     desk.close()
 
     assert [path for path, answer in answers.items() if not answer.is_error] == [*OPEN]

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from deskhand.gate.enclosures import Enclosure
+
 
 class Face(BaseModel):
     """Exact data with a digest, and the words by which a person knows what it is."""
@@ -19,6 +21,10 @@ class Face(BaseModel):
     """What can be done about it afterwards."""
     caution: ClassVar[tuple[str, ...]]
     """What its risk has to be read with."""
+    may_be_permitted: ClassVar[bool] = False
+    """Whether the person may let others like it through, see `permissions`."""
+    free: ClassVar[frozenset[str]] = frozenset()
+    """Fields in which these may differ."""
 
     @cached_property
     def digest(self) -> str:
@@ -28,6 +34,10 @@ class Face(BaseModel):
         """Every field that the digest covers."""
         return self.model_dump(mode="json")
 
+    def named(self) -> dict[str, Any]:
+        """Every field but the free ones: what a permission names."""
+        return {name: value for name, value in self.digested().items() if name not in self.free}
+
 
 class NoMail(Face):
     """An action that is no mail: it goes to nobody, answers none, and no hand-written file releases it."""
@@ -35,6 +45,7 @@ class NoMail(Face):
     cc: ClassVar[str] = ""
     bcc: ClassVar[str] = ""
     everybody: ClassVar[tuple[str, ...]] = ()
+    attachments: ClassVar[tuple[Enclosure, ...]] = ()
     thread_id: ClassVar[None] = None
     reply_to_message_id: ClassVar[None] = None
     in_reply_to: ClassVar[None] = None

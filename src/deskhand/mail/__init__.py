@@ -42,7 +42,7 @@ class MailSummary:
     label_ids: tuple[str, ...] = ()
     """The provider's own ids of the labels, where it has any beside their names."""
     account: str = ""
-    """The address of the account that has it, where the desk has several."""
+    """The address of the account that has it, where the desk has several; the alias that it was sent to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +61,10 @@ class MailContent:
     attachments: tuple[Attachment, ...]
     list_mail: bool
     """A mailing list, a newsletter or a machine says that it sent this to many."""
+    list_post: str = ""
+    """The address that a mailing list takes mails at."""
+    followup_to: str = ""
+    """Whom an answer to all should go to, as its sender wishes (Mail-Followup-To)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

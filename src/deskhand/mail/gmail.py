@@ -189,6 +189,8 @@ class GmailMailbox:
         match answer:
             case GoogleAnswer(status=200, body={"id": str(sent), "threadId": str(thread)}):
                 return Sent(sent, thread)
+            case GoogleAnswer(status=404) if await is_undone():
+                raise _refused_send(answer)
             case failure:
                 raise _send_failure(failure, request)
 
@@ -355,7 +357,7 @@ def _send_failure(failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleReque
         case GoogleAnswer() if failure.wants_fewer or failure.status == 401:
             return failure_of(failure, request)
         case GoogleAnswer(status=404):
-            return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
+            return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted", status=404)
         case GoogleAnswer(status=status) if status >= 300:
             return _refused_send(failure)
         case Doubt(answer) | (GoogleAnswer() as answer):
