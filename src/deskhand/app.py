@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
-from deskhand import clock
+from deskhand import clock, running
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once
 from deskhand.parts import Parts
@@ -248,7 +248,27 @@ class Desk:
         """What counts here as the person's answer."""
         from deskhand.gate.proofs import Policy
 
-        return Policy(self.settings.proof, partial(self.secret, "proof.key"))
+        return Policy(self.settings.proof, partial(self.secret, "proof.key"), self._sealed_mark.exists)
+
+    @property
+    def _sealed_mark(self) -> Path:
+        """Where it is known, outside the database, that a password needs a seal."""
+        return self.settings.home / "password.sealed"
+
+    def seal_password(self, kept: str) -> str:
+        """The hash as it is kept; from now on none counts without a seal."""
+        from deskhand.gate import passwords
+
+        self.adopt_password()
+        return passwords.seal_hash(kept, self.policy.seal)
+
+    def adopt_password(self) -> None:
+        """Seal, once, the password that an earlier version kept."""
+        from deskhand.gate import passwords
+
+        if not self._sealed_mark.exists():
+            self.store.write_sync(passwords.adopt, self.policy.seal)
+            create_once(self._sealed_mark, b"")
 
     @cached_property
     def door(self) -> "Door":
@@ -375,6 +395,15 @@ class Desk:
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
             del self._owed[0]
+
+    def card_address(self, request_id: str) -> str | None:
+        """Where the person sees a request; None where no desk runs."""
+        address = self.settings.inbox_origin
+        if address is None:
+            with suppress(DeskError):
+                if found := running.find(self.settings.home):
+                    address = found.address
+        return address and f"{address}/requests/{request_id}"
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):
