@@ -11,7 +11,7 @@ from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.changes import Doing, read_change
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.filing import change_mails, needs_yes, refusal_of
+from deskhand.servers.filing import change_mails, describe_refusal, needs_yes
 from deskhand.servers.mail import FETCHES, FILES, one_line
 from deskhand.servers.tool import DeskTool, tool
 
@@ -78,7 +78,7 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
         done = _described(mails, done=True, waits=False)
         if isinstance(outcome, int):
             return ToolResult(done.model_copy(update={"count": outcome}))
-        return ToolResult(refusal_of(outcome, len(mails)) or done, recorded=True)
+        return ToolResult(describe_refusal(outcome, len(mails)) or done, recorded=True)
 
     return [
         tool(get_thread, title="Read a thread", annotations=FETCHES),

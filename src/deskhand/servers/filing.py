@@ -11,6 +11,7 @@ from deskhand.mail import MailSummary
 from deskhand.mail.changes import Deed
 from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers.callers import client
+from deskhand.servers.email import refusal_of
 from deskhand.servers.mail import account_of, one_line
 
 
@@ -28,14 +29,14 @@ async def change_mails(desk: Desk, change: Deed, mails: Sequence[MailSummary], b
         return await desk.gate.propose(asked, by, client=client())
 
 
-def refusal_of(outcome: Outcome, count: int) -> DeskError | None:
+def describe_refusal(outcome: Outcome, count: int) -> DeskError | None:
     """Why they were not changed; None where they were."""
     match outcome:
         case Released():
             return None
-        case NotApproved(why, request, said):
+        case NotApproved(why, request, said) as asked:
             text = f"{count} mails are changed only after the person said yes"
-            return Denied(text, reason="no_approval", approval=why, request=request, hint=said)
+            return refusal_of(asked, text, approval=why, request=request, hint=said)
         case DevMode():
             return Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
         case Failed(error):

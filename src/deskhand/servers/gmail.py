@@ -13,7 +13,7 @@ from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.changes import Deed
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.filing import change_mails, refusal_of
+from deskhand.servers.filing import change_mails, describe_refusal
 from deskhand.servers.mail import (
     FETCHES,
     FILES,
@@ -144,7 +144,7 @@ async def _trash(desk: Desk, message_id: str, done: Done) -> ToolResult[Done]:
     outcome = await change_mails(desk, Deed("trash"), mails, "gmail_mcp")
     if isinstance(outcome, int):
         return ToolResult(done)
-    return ToolResult(refusal_of(outcome, len(mails)) or done, recorded=True)
+    return ToolResult(describe_refusal(outcome, len(mails)) or done, recorded=True)
 
 
 def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
