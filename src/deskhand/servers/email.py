@@ -17,7 +17,8 @@ from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client
