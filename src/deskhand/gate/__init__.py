@@ -24,6 +24,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
+from deskhand.gate.signatures import sign
 from deskhand.mail import Mailbox, Sent
 from deskhand.store import Store, Transaction
 
@@ -77,7 +78,8 @@ class Gate:
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
         try:
-            action, answered = await complete(proposal, self._mailbox(), self._settings.own_addresses)
+            meant, answered = await complete(proposal, self._mailbox(), self._settings.own_addresses)
+            action = sign(meant, self._settings)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
