@@ -259,7 +259,7 @@ async def complete(
     as_text = proposal.as_text and mime.is_html(body)
     more |= {"as_text": as_text, "attachments": proposal.attachments}
     mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more)
-    if found is None:
+    if found is None or mail.kind == "forward_email":  # it leaves from the account that has the mail, in no thread
         return mail, None
     return in_thread(mail, found), found
 

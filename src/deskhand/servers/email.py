@@ -17,13 +17,9 @@ from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-<<<<<<< HEAD
 from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
 from deskhand.gate.fields import SUBJECT_LIMIT
-=======
-from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
 from deskhand.gate.signatures import with_signature
->>>>>>> main
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client

@@ -105,6 +105,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             text = f"{body.rstrip()}\n\n{quote_original(original)}".lstrip()
         letter = SendEmail(
             kind="forward_email",
+            reply_to_message_id=message_id,
             to=to,
             cc=cc or [],
             subject=forward_subject(original.summary.subject),

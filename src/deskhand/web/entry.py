@@ -21,14 +21,9 @@ from starlette.types import Message, Receive
 
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
-<<<<<<< HEAD
-from deskhand.gate import passwords
-from deskhand.gate.fields import BODY_LIMIT
-=======
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.actions import BODY_LIMIT
+from deskhand.gate.fields import BODY_LIMIT
 from deskhand.store import Transaction
->>>>>>> main
 from deskhand.web import sessions
 from deskhand.web.address import own_origin
 from deskhand.web.render import render
