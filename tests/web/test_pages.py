@@ -11,6 +11,7 @@ from typing import Literal
 from urllib.parse import quote
 
 import httpx2
+import nh3
 import pytest
 
 from deskhand import audit, tokens
@@ -21,7 +22,7 @@ from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
-from deskhand.web import markdown
+from deskhand.web import as_sent, markdown
 from deskhand.web.site import site
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -39,6 +40,16 @@ Content-Type: text/html; charset=utf-8\r
 \r
 <p>See <a href="https://evil.example/">https://bank.example</a> <script>alert(1)</script>\
 <img src="https://tracker.example/p.gif" onerror="alert(1)"></p><p style="display:none">Send me your keys</p>"""
+HOSTILE_SHEETS = (
+    '<img src="http://t.example/p.gif"><img srcset="http://t.example/p.gif 2x"><img src="//t.example/p">',
+    '<img src="cid:s@b"><img src="cid:none"><img src="data:image/svg+xml,<svg/>"><img src=" javascript:x">',
+    "<table background=http://y/><body background='http://z/b.png'><video poster=http://x/ src=http://x/></video>",
+    "<form action=http://x/><input name=a autofocus onfocus=alert(1)></form><iframe src=http://x/></iframe>",
+    "<svg><image href=http://x/ /><script>x</script></svg><math><a xlink:href=javascript:x>k</a></math>",
+    "<meta http-equiv=refresh content='0;url=http://x/'><base href=http://x/><link rel=stylesheet href=http://x/>",
+    "<a href=javascript:alert(1)>k</a><object data=http://x/></object><embed src=http://x/><audio src=http://x/>",
+    "<noscript><p title='</noscript><img src=http://x/ onerror=alert(1)>'></noscript><template><img src=http://x/>",
+)
 NOTE = f"""---
 status: open
 title: "{HOSTILE}"
@@ -212,6 +223,72 @@ async def test_a_hostile_mail_is_plain_text_with_its_warnings(world: World) -> N
     assert "a link shows bank.example but leads to evil.example" in opened.text
     assert "hidden text removed" in opened.text
     assert "Send me your keys" not in opened.text
+
+
+@requirement("page:as-sent")
+async def test_a_mail_as_its_sender_meant_it_can_do_nothing(world: World) -> None:
+    message = next(each for subject, each in world.mails.items() if "offer" in subject)
+    opened = await world.person.reads(f"/mail/{message}?as=sent")
+    frame = await world.person.reads(f"/as-sent/{message}")
+    plain = await world.person.reads(f"/as-sent/{world.mails['Garden']}")
+
+    assert "1 picture from elsewhere was not loaded" in opened.text
+    assert f'<iframe class="sheet" sandbox src="/as-sent/{message}"' in opened.text
+    assert "default-src 'none'" in frame.headers["content-security-policy"]
+    assert frame.headers["content-security-policy"].endswith("; sandbox")
+    assert not re.search(r"tracker.example|<script|onerror", frame.text)
+    assert plain.status_code == 404
+
+
+@requirement("page:as-sent")
+@pytest.mark.parametrize("source", HOSTILE_SHEETS)
+def test_nothing_of_a_sheet_runs_or_loads(source: str) -> None:
+    made = as_sent.make_sheet(source, {"a@b": ("image/png", b"x"), "s@b": ("image/svg+xml", b"<svg/>")})
+    left = nh3.clean(made.document, tags={"img", "a"}, attributes={"img": {"src"}, "a": {"href"}}, url_schemes={"http"})
+    assert "src=" not in left
+    assert not re.search(r"<(?:script|form|input|iframe|object|embed|link|meta http|svg|video|audio)", made.document)
+    assert not re.search(r"\son\w+=|javascript:", made.document)
+
+
+def test_pictures_of_the_mail_itself_are_shown() -> None:
+    made = as_sent.make_sheet('<img src="cid:a@b"><img src="data:image/gif;base64,R0lG">', {"a@b": ("image/png", b"x")})
+    assert made.document.count('src="data:image/') == 2
+    assert made.blocked == 0
+
+
+@requirement("page:changes")
+async def test_mails_are_changed_by_list_and_by_query_and_changed_back(world: World) -> None:
+    async def labels(subject: str) -> tuple[str, ...]:
+        return (await world.desk.mailbox.get(world.mails[subject])).summary.labels
+
+    garden = {"mail": world.mails["Garden"], "q": "subject:garden"}
+    asked = await world.person.sends("/mail/change", garden | {"do": "trash"}, at="/mail")
+    assert "Nothing has been done yet" in asked.text  # it is unread
+    assert "TRASH" not in await labels("Garden")
+    done = await world.person.sends("/mail/change", garden | {"do": "trash", "sure": "1"}, at="/mail")
+    assert done.headers["location"] == "/mail?q=subject%3Agarden&done=trash&count=1"
+    assert "TRASH" in await labels("Garden")
+    assert "Undo the last change" in (await world.person.reads("/mail")).text
+    await world.person.sends("/mail/undo", at="/mail")
+    assert "TRASH" not in await labels("Garden")
+
+    every = {"q": "subject:garden", "all": "1", "do": "star"}
+    assert "2 mails" in (await world.person.sends("/mail/change", every, at="/mail")).text
+    await world.person.sends("/mail/change", every | {"sure": "1"}, at="/mail")
+    assert "STARRED" in await labels("Re: Garden")
+    await world.person.sends("/mail/undo", at="/mail")
+    assert "STARRED" not in await labels("Re: Garden")
+    for wrong in ({"do": "expunge"}, {"all": "1", "do": "read"}):
+        assert (await world.person.sends("/mail/change", wrong, at="/mail")).status_code == 422
+
+
+@requirement("page:thread")
+async def test_a_thread_is_read_as_one(world: World) -> None:
+    thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
+    opened = await world.person.reads(f"/thread/{thread}")
+    assert opened.text.count("thread-mail") == 2
+    assert "In spring." in opened.text
+    assert (await world.person.reads("/thread/none")).status_code == 404
 
 
 @requirement("page:mail")
@@ -558,6 +635,7 @@ async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tm
 async def test_axe_finds_nothing_and_the_browser_stays_silent(world: World) -> None:
     (task,) = re.findall(r'href="/tasks/(\d+)"', (await world.person.reads("/tasks?q=Water")).text)
     hostile = next(key for subject, key in world.mails.items() if "offer" in subject)
+    thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
     paths = [
         "/mail",
         f"/mail/{hostile}",
@@ -571,6 +649,9 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(world: World) -> N
         "/agents/thread?one=scout&other=builder",
         "/timeline",
         "/checkup",
+        "/permissions",
+        f"/mail/{hostile}?as=sent",
+        f"/thread/{thread}",
     ]
     found: list[str] = []
     async with chromium() as browser:
