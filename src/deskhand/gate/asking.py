@@ -29,7 +29,9 @@ class Asking:
         """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
-            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
+            return NotApproved(
+                "rejected", self._door.name_place("Rejected", known.file), f"The person said no to it{reason}."
+            )
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)

@@ -248,7 +248,7 @@ def describe_ended(request: Request) -> CallToolResult | DeskError:
     mail = Sent(request.message_id or "", request.thread_id or "")
     done = Released(mail, request.left, request.digest != request.asked, request.action)
     match request.action.kind:
-        case "send_email":
+        case "send_email" | "forward_email":
             return _describe_sent("Email", done, None)
         case "reply_email":
             return _describe_sent("Reply", done, None)
