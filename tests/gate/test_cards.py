@@ -17,7 +17,6 @@ from mcp import Client
 
 from deskhand import audit
 from deskhand.app import Desk
-from deskhand.cli import editing
 from deskhand.clock import iso
 from deskhand.config import load
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
@@ -31,6 +30,7 @@ from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
+from deskhand.tasks import due
 from deskhand.web import times
 from tests.gate.site import HELLO, Clock, Interrupted, said
 from tests.gate.waiting import drafted, proposed
@@ -1046,7 +1046,7 @@ async def test_a_yes_that_came_to_nothing_is_among_what_waits_again(study: Study
 def test_tomorrow_morning_is_one_time_on_the_page_and_at_the_terminal() -> None:
     now = datetime(2026, 11, 16, 7, 30, tzinfo=UTC)
     for zone in ("Europe/Berlin", "America/New_York", "UTC"):
-        assert editing.moment("tomorrow", now, zone) == times.tomorrow_morning(now, zone)
+        assert due.read_later("tomorrow", now, zone) == times.tomorrow_morning(now, zone)
 
 
 @requirement("gate:content-bound")

@@ -109,11 +109,11 @@ def _respond(options: argparse.Namespace) -> None:
 
 def _snooze(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
-        from deskhand.cli.editing import moment
+        from deskhand.tasks import due
 
         if options.until == "now":
             return await desk.answers.wake(options.id, "person", _claim(desk))
-        until = moment(options.until, desk.now(), desk.settings.timezone)
+        until = due.read_later(options.until, desk.now(), desk.settings.timezone)
         return await desk.answers.snooze(options.id, until, "person", _claim(desk))
 
     _print(_at_the_desk(work), options)

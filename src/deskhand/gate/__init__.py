@@ -103,13 +103,12 @@ class Gate:
         call = call_to_release(request, by, self._now())
         try:
             if self._settings.dev_mode:
-                outcome: Departure = await self._record(call, DevMode())
-            else:
-                outcome = await self._delivery.deliver(request, call)
+                resting = await self._record(call, DevMode())
+                await later.postpone(self._store, request, resting, self._now())
+                return resting
+            return await self._delivery.deliver(request, call)
         except DeskError as error:
-            outcome = await self._record(call, Failed(error))
-        await later.postpone(self._store, request, outcome, self._now())
-        return outcome
+            return await self._record(call, Failed(error))
 
     async def release_due(self, by: str = "desk") -> list[str]:
         """Go on with everything whose time has come; the ids of what this process went on with."""

@@ -27,8 +27,8 @@ State = Literal[
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
 Proof = Literal["vault", "page", "terminal", "hand-written", "password"]
 """Why an answer counts as the person's: how it came in, or that the password was typed for this one."""
-Resting = Literal["dev_mode", "unconfirmed"]
-"""Why nobody goes on with it by itself: DEV_MODE is on, or a file in Approved/ is no yes until it is confirmed."""
+Resting = Literal["dev_mode", "unconfirmed", "rate"]
+"""Why it rests: DEV_MODE is on, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 
 OPEN: tuple[State, ...] = ("waiting", "held", "approved", "sending", "unknown")
 ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")
@@ -103,6 +103,8 @@ class Request:
     """The desk sent it by itself, and whoever proposed it does not know yet."""
     settled: bool = False
     """The note of the mail it answers says what became of it."""
+    assessed: str | None = None
+    """What the card said when the person answered it; `waiting` reads it."""
 
     @property
     def home(self) -> Folder:

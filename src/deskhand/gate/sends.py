@@ -20,6 +20,16 @@ def allow(tx: Transaction, action: Action, *, now: datetime, limits: Limits) -> 
     return judge(sent=sent_since(tx, now - limits.window), now=now, limits=limits)
 
 
+def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
+    """As many of what waits for the limit as may leave are tried now: it may have been raised since."""
+    free = max(0, limits.most - len(sent_since(tx, now - limits.window)))
+    tx.execute(
+        "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE id IN (SELECT id FROM requests"
+        " WHERE resting = 'rate' AND state = 'approved' AND due > ? ORDER BY due, id LIMIT ?)",
+        *(clock.to_ms(now), clock.to_ms(now), free),
+    )
+
+
 def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
     """When mails left that still count in the rate window, oldest first."""
     rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", clock.to_ms(since))

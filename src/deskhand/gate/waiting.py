@@ -4,10 +4,12 @@ A card is made from the action itself, never from an assistant's words about it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
+
+from pydantic import TypeAdapter
 
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
@@ -22,6 +24,8 @@ from deskhand.store import Store, Transaction
 Kind = Literal["send_email", "reply_email", "update_emails", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
+_AT_ONCE = 200
+"""Cards that are made at once where some of them are looked for."""
 _FURTHEST = 18
 """Digits of a time in a cursor."""
 
@@ -67,8 +71,58 @@ class Card:
     created: datetime
     expires: datetime | None
     until: datetime | None
-    """When its hold or its snooze ends."""
+    """When its hold or its snooze ends, or the rate limit lets it leave."""
     note: str | None
+    urgent: bool = False
+    fault: str | None = None
+    """Why it cannot be sent as it stands."""
+    answered: datetime | None = None
+    """When the person answered it; what is said about its risk and its recipients is of that moment then."""
+    left: datetime | None = None
+    """When it was sent."""
+    message_id: str | None = None
+    """What the mailbox calls the mail that left."""
+    words: str | None = None
+    """How the person wants it done instead."""
+
+    @property
+    def cursor(self) -> str:
+        """Its place in the list."""
+        return _cursor(self.urgent, self.created, self.id)
+
+
+@dataclass(frozen=True, slots=True)
+class CardFilter:
+    """Which cards are looked for; empty is any."""
+
+    text: str = ""
+    asker: str = ""
+    risk: str = ""
+    kind: str = ""
+    account: str = ""
+
+    def takes(self, card: Card) -> bool:
+        if self.asker not in ("", card.asked_by) or self.account not in ("", card.account):
+            return False
+        if self.risk not in ("", card.risk.level) or self.kind not in ("", card.kind):
+            return False
+        named = [card.subject, card.asked_by, card.account, *(each.address for each in card.to)]
+        text = "\n".join(named).casefold()
+        return all(word in text for word in self.text.casefold().split())
+
+
+EVERY = CardFilter()
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a card said when the person answered it."""
+
+    risk: Risk
+    to: tuple[Recipient, ...]
+
+
+_ASSESSMENT = TypeAdapter(Assessment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +155,7 @@ class Waiting:
     async def requests(
         self, *, limit: int = 50, after: str | None = None, snoozed: bool | None = None
     ) -> tuple[list[Request], str | None]:
-        """A page of what waits or is under way, the oldest first, and the cursor of the next page."""
+        """A page of what waits or is under way, the urgent and then the oldest first, and the cursor of the next."""
         place = _place(after)
         await self._notice()
         now = self._now()
@@ -109,15 +163,47 @@ class Waiting:
         more = None
         if len(rows) > limit:
             last = rows[limit - 1]
-            more = f"{clock.to_ms(last.created)}-{last.id}"
+            more = _cursor(last.urgent, last.created, last.id)
         heard = [await self._refresh(row) for row in rows[:limit]]
         return [request for request in heard if request.state in OPEN], more
 
     async def cards(
-        self, *, limit: int = 50, after: str | None = None, snoozed: bool = False
+        self, *, limit: int = 50, after: str | None = None, snoozed: bool = False, wanted: CardFilter = EVERY
     ) -> tuple[list[Card], str | None]:
-        found, more = await self.requests(limit=limit, after=after, snoozed=snoozed)
-        return await self._cards_of(found), more
+        """A page of the cards that are wanted, and the cursor of the next page."""
+        found: list[Card] = []
+        async for cards, more in self._pages(limit, after, snoozed=snoozed):
+            found += [card for card in cards if wanted.takes(card)]
+            if len(found) > limit:
+                return found[:limit], found[limit - 1].cursor
+            if len(found) == limit or more is None:
+                break
+        return found, more
+
+    async def following(self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY) -> Card | None:
+        """The card that the person answers after this one: the next that waits, else the first that does."""
+        for start in (card.cursor, None):
+            async for cards, _ in self._pages(5, start, snoozed=snoozed):  # most often it is the very next
+                for each in cards:
+                    if each.id != card.id and each.state in ("waiting", "unknown", "snoozed") and wanted.takes(each):
+                        return each
+        return None
+
+    async def _pages(
+        self, limit: int, after: str | None, *, snoozed: bool
+    ) -> AsyncIterator[tuple[list[Card], str | None]]:
+        more = after
+        while True:
+            found, more = await self.requests(limit=limit, after=more, snoozed=snoozed)
+            yield await self._cards_of(found), more
+            if more is None:
+                return
+            limit = max(limit, _AT_ONCE)
+
+    async def assess(self, request: Request) -> str:
+        """What the card says in this moment, to be kept with the answer."""
+        (card,) = await self._cards_of([request])
+        return _ASSESSMENT.dump_json(Assessment(card.risk, card.to)).decode()
 
     async def card(self, request_id: str) -> Card:
         """The card of one request, whatever became of it."""
@@ -172,6 +258,9 @@ class Waiting:
         return await asyncio.to_thread(make)
 
     def _card_of(self, request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None) -> Card:
+        if request.assessed is not None and request.state not in ("waiting", "unknown"):
+            kept = _ASSESSMENT.validate_json(request.assessed)
+            return card_of(request, kept.to, kept.risk, now)
         recipient = known.recipient(request.action.to, request.sender)
         looked_at = (
             request.digest,
@@ -187,7 +276,7 @@ class Waiting:
             if len(self._risks) >= MOST_RISKS:
                 self._risks.clear()
             risk = self._risks[looked_at] = _risk(request, recipient, known, sent)
-        return card_of(request, recipient, risk, now)
+        return card_of(request, (recipient,), risk, now)
 
 
 def _describe_unseen(mail: FullMessage) -> list[str]:
@@ -195,7 +284,7 @@ def _describe_unseen(mail: FullMessage) -> list[str]:
     return [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
 
 
-def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -> Card:
+def card_of(request: Request, to: tuple[Recipient, ...], risk: Risk, now: datetime) -> Card:
     mail = request.action
     state, until = _standing(request, now)
     return Card(
@@ -205,7 +294,7 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
         digest=request.digest,
         revision=request.revision,
         account=mail.account,
-        to=(recipient,),
+        to=to,
         subject=mail.subject,
         body=mail.body,
         as_text=mail.as_text,
@@ -218,6 +307,12 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
         expires=request.expires,
         until=until,
         note=request.note,
+        urgent=request.urgent,
+        fault=request.fault,
+        answered=None if state in ("waiting", "snoozed", "unknown") else request.decided,
+        left=request.left if state == "sent" else None,
+        message_id=request.message_id,
+        words=request.words,
     )
 
 
@@ -249,15 +344,22 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
         return "held", request.due
     if request.snoozed is not None and request.snoozed > now and request.state in ("waiting", "unknown"):
         return "snoozed", request.snoozed
+    if request.state == "approved" and request.resting == "rate":
+        return request.state, request.due
     return request.state, None
 
 
-def _place(cursor: str | None) -> tuple[int, str]:
+def _cursor(urgent: bool, created: datetime, name: str) -> str:
+    return f"{'u' if urgent else 'o'}{clock.to_ms(created)}-{name}"
+
+
+def _place(cursor: str | None) -> tuple[int, int, str]:
     if cursor is None:
-        return (0, "")
-    created, dash, name = cursor.partition("-")
+        return (0, 0, "")
+    kind = cursor[:1]
+    created, dash, name = cursor[1:].partition("-")
     is_time = created.isdecimal() and created.isascii() and len(created) <= _FURTHEST
-    if not dash or not is_time or not name.isascii() or not name.isprintable():
+    if kind not in ("u", "o") or not dash or not is_time or not name.isascii() or not name.isprintable():
         problem = FieldProblem("cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor")
         raise InvalidInput("this cursor does not continue this list", fields=[problem])
-    return int(created), name
+    return int(kind == "o"), int(created), name
