@@ -6,8 +6,8 @@ import pytest
 
 from deskhand.errors import Changed, Denied
 from deskhand.gate import ledger, sends, undo
+from deskhand.gate.card_filter import CardFilter
 from deskhand.gate.rate import Limits
-from deskhand.gate.waiting import CardFilter
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.orchestrator.replies import look_around
 from deskhand.store import Transaction

@@ -4,25 +4,35 @@ A Proposal is what a tool was told. The gate completes it to an Action: for a ma
 thread, as they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
 """
 
-import difflib
-import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
-from hashlib import sha256
-from typing import Annotated, ClassVar, Literal
+from operator import not_
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, TypeAdapter, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    TypeAdapter,
+    ValidationInfo,
+    model_validator,
+)
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
+from deskhand.gate.face import Face, NoMail
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
-from deskhand.mail.addresses import recipient
+from deskhand.mail.addresses import once_each, recipient, recipients
+from deskhand.mail.answering import address_all
 from deskhand.mail.changes import Doing
 
+MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
+"""What a mail is called in its request's file, and in one that the person writes by hand to release it."""
 SUBJECT_LIMIT = 998
 BODY_LIMIT = 2_000_000
-MOST_COMPARED = 20_000
-"""Lines of both texts: to look for each line of one in the other takes the square of it."""
+MOST_RECIPIENTS = 50
 
 
 def _subject(text: str) -> str:
@@ -57,9 +67,23 @@ def _name(text: str, info: ValidationInfo) -> str:
     return text
 
 
+def _join_addresses(given: str | Sequence[str], info: ValidationInfo) -> str:
+    named = [given] if isinstance(given, str) else given
+    return ", ".join(recipient(each, info.field_name or "to") for each in named)
+
+
+def _address_line(text: str, info: ValidationInfo) -> str:
+    if not text.strip() and info.field_name != "to":
+        return ""
+    return ", ".join(recipients(text, info.field_name or "to"))
+
+
 Name = Annotated[str, AfterValidator(_name)]
 """What the mailbox calls a mail or a thread."""
-Address = Annotated[str, AfterValidator(recipient)]
+Addresses = Annotated[str, BeforeValidator(_join_addresses)]
+"""Whom a tool names: one bare address, or a list of them. It becomes a line."""
+AddressLine = Annotated[str, AfterValidator(_address_line)]
+"""Bare addresses with commas between them, as a person reads and edits them."""
 Subject = Annotated[str, AfterValidator(_subject)]
 Body = Annotated[str, AfterValidator(_body)]
 Text = Annotated[str, AfterValidator(_text)]
@@ -70,7 +94,9 @@ class SendEmail(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["send_email"] = "send_email"
-    to: Address
+    to: Addresses
+    cc: Addresses = ""
+    bcc: Addresses = ""
     subject: Subject
     body: Body
     reply_to_message_id: str | None = None
@@ -85,6 +111,9 @@ class ReplyEmail(BaseModel):
     thread_id: Name
     message_id: Name
     body: Body
+    all: bool = False
+    """To everybody whom the mail names, not to its sender alone."""
+    cc: Addresses = ""
     as_text: bool = False
 
 
@@ -111,14 +140,23 @@ class UpdateEmails(BaseModel):
 Proposal = SendEmail | ReplyEmail | UpdateEmails
 
 
-class Mail(BaseModel):
+class Mail(Face):
     """A mail exactly as it would leave."""
 
-    model_config = ConfigDict(frozen=True)
+    counted = True
+    may_be_permitted = True
+    free = frozenset({"kind", "body", "reply_to_message_id", "in_reply_to", "references"})
+    way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
+    caution = (
+        "A mail cannot be called back once it left.",
+        "This is by the text and the address alone; the page and `deskhand show` also know whom you have written to.",
+    )
 
     kind: Literal["send_email", "reply_email"]
     account: str
-    to: Address
+    to: AddressLine
+    cc: AddressLine = Field("", exclude_if=not_)
+    bcc: AddressLine = Field("", exclude_if=not_)
     subject: Subject
     body: Text
     thread_id: str | None = None
@@ -128,42 +166,64 @@ class Mail(BaseModel):
     as_text: bool = False
     """A body that is written as a whole HTML page leaves as plain text all the same."""
 
-    @cached_property
-    def digest(self) -> str:
-        fields = self.model_dump(mode="json")
+    def digested(self) -> dict[str, Any]:
+        fields = super().digested()
         if not self.as_text:
             del fields["as_text"]  # a mail that looks like no page has the digest that it always had
-        return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+        return fields
 
     @property
     def target(self) -> str:
         return self.to
 
+    @property
+    def everybody(self) -> tuple[str, ...]:
+        """Each address that it goes to."""
+        return tuple(each for line in (self.to, self.cc, self.bcc) for each in addresses_of(line))
+
+    @model_validator(mode="after")
+    def _demand_few(self) -> Self:
+        if len(self.everybody) > MOST_RECIPIENTS:
+            problem = FieldProblem("to", f"names {len(self.everybody)} recipients", None, f"at most {MOST_RECIPIENTS}")
+            hint = f"send it to at most {MOST_RECIPIENTS} at a time, or write to a mailing list"
+            raise InvalidInput(f"A mail goes to at most {MOST_RECIPIENTS} recipients.", fields=[problem], hint=hint)
+        return self
+
+    @property
+    def file_type(self) -> str:
+        return MAIL_TYPES[self.kind]
+
+    @property
+    def question(self) -> str:
+        verb = "Reply to" if self.kind == "reply_email" else "Send to"
+        first, *others = self.everybody
+        more = f" and {len(others)} more" if others else ""
+        return f"{verb} {first}{more}"
+
+    @property
+    def about(self) -> str:
+        return f"It would leave from {self.account}, exactly as it stands here."
+
     def edit(self, changes: Mapping[str, str]) -> "Mail":
         """The same mail with other words; what cannot be sent is refused."""
-        return Mail.model_validate(self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))})
+        edited = Mail.model_validate(
+            self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))}
+        )
+        return edited.model_copy(update=address_lines(edited.to, edited.cc, edited.bcc))
 
 
-class MailChange(BaseModel):
-    """What would be done with exactly these mails. It has the face of a mail to oneself, and nobody edits it."""
+class MailChange(NoMail):
+    """What would be done with exactly these mails. Nobody edits it."""
 
-    model_config = ConfigDict(frozen=True)
+    way_back = "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
+    caution = ("Nothing is deleted, and all of it can be undone.",)
+    file_type: ClassVar[str] = "email_change"
 
     kind: Literal["update_emails"] = "update_emails"
     account: str
     do: Doing
     label: str = ""
     mails: tuple[ListedMail, ...]
-
-    thread_id: ClassVar[None] = None
-    reply_to_message_id: ClassVar[None] = None
-    in_reply_to: ClassVar[None] = None
-    as_text: ClassVar[bool] = True
-
-    @cached_property
-    def digest(self) -> str:
-        fields = self.model_dump(mode="json")
-        return sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
     @property
     def target(self) -> str:
@@ -185,6 +245,14 @@ class MailChange(BaseModel):
         return "\n".join([f"{self.subject}.", "", *lines]) + "\n"
 
     @property
+    def question(self) -> str:
+        return f"Change mails: {self.subject}"
+
+    @property
+    def about(self) -> str:
+        return f"It would be done in the mailbox of {self.account}, with exactly the mails that stand here."
+
+    @property
     def unread(self) -> int:
         return sum(mail.unread for mail in self.mails)
 
@@ -203,8 +271,8 @@ def _line_of(mail: ListedMail) -> str:
 Action = Annotated[Mail | MailChange, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
-Another kind (a call of another server's tool) joins it here, gets its hand in `delivery.hand_for` and its risk in
-`risk.assess_text` and `waiting`; a request, an answer and a claim know an action by its digest, its target and `edit`.
+Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
+`risk.assess_action`; everything else knows an action by its face alone.
 """
 _ACTION: TypeAdapter[Action] = TypeAdapter(Action)
 
@@ -214,58 +282,49 @@ def read_action(text: str) -> Action:
     return _ACTION.validate_json(text)
 
 
-def describe_difference(old: Action, new: Action) -> str | None:
-    """What the person changed, line by line; None where they changed nothing."""
-    before = _lines(old)
-    after = _lines(new)
-    if before == after:
-        return None
-    names = ("as it was proposed", "as it was edited")
-    if len(before) + len(after) <= MOST_COMPARED:
-        return "\n".join(difflib.unified_diff(before, after, *names, lineterm="", n=1))
-    return "\n".join([f"--- {names[0]}", f"+++ {names[1]}", *_replace_middle(before, after)])
-
-
-def _replace_middle(before: list[str], after: list[str]) -> list[str]:
-    """The one hunk of what lies between the lines with which both begin and those with which both end."""
-    head = _count_same(before, after)
-    tail = _count_same(before[head:][::-1], after[head:][::-1])
-    old = before[head : len(before) - tail]
-    new = after[head : len(after) - tail]
-    place = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
-    return [place, *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
-
-
-def _count_same(old: list[str], new: list[str]) -> int:
-    """With how many lines both begin."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
-
-
-def _lines(mail: Action) -> list[str]:
-    return [f"To: {mail.to}", f"Subject: {mail.subject}", "", *mail.body.splitlines()]
-
-
-async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
-    account = await mailbox.address()
+async def complete(
+    proposal: Proposal, mailbox: Mailbox, own: Collection[str] = ()
+) -> tuple[Action, FullMessage | None]:
+    """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
-            return MailChange(account=account, do=do, label=label, mails=mails), None
-        case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=None):
-            as_text = proposal.as_text and mime.is_html(body)
-            return Mail(kind="send_email", account=account, to=to, subject=subject, body=body, as_text=as_text), None
-        case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=str() as message_id):
-            found = await mailbox.get(message_id)
+            return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
+        case SendEmail(to=to, cc=cc, bcc=bcc, subject=subject, body=body, reply_to_message_id=message_id):
+            lines = address_lines(to, cc, bcc)
+            found = await mailbox.get(message_id) if message_id is not None else None
+            account = await own_address(mailbox, found)
         case ReplyEmail(message_id=message_id, body=body):
             found = await mailbox.get(message_id)
+            account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            to = mime.reply_recipient(found, account)
+            to, cc = mime.reply_recipient(found, account), ""
+            if proposal.all:
+                to, cc = address_all(found, {account, *own})
+            lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
-    mail = Mail(kind=proposal.kind, account=account, to=to, subject=subject, body=body, as_text=as_text)
+    mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, as_text=as_text, **lines)
+    if found is None:
+        return mail, None
     return in_thread(mail, found), found
+
+
+async def own_address(mailbox: Mailbox, answered: FullMessage | None) -> str:
+    """From where a mail leaves: an answer from the account that has the mail it answers."""
+    if answered is not None and answered.summary.account:
+        return answered.summary.account
+    return await mailbox.address()
+
+
+def addresses_of(line: str) -> list[str]:
+    """Each address of a line that was read before."""
+    return line.split(", ") if line else []
+
+
+def address_lines(to: str, cc: str, bcc: str) -> dict[str, str]:
+    """Who is named twice gets one mail, and is named where most can see it."""
+    return dict(zip(("to", "cc", "bcc"), once_each(to, cc, bcc), strict=True))
 
 
 def in_thread(mail: Mail, original: FullMessage) -> Mail:
@@ -293,7 +352,8 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
     message_id = f"<{send_id}@{mail.account.rpartition('@')[2]}>"
     raw = mime.compose(
         sender=mail.account,
-        to=[mail.to],
+        to=addresses_of(mail.to),
+        cc=addresses_of(mail.cc),
         subject=mail.subject,
         body=mail.body,
         message_id=message_id,
@@ -303,4 +363,5 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
         references=mail.references,
         as_text=mail.as_text,
     )
-    return Outgoing(raw, (mail.to,), message_id, send_id, mail.thread_id)
+    bcc = tuple(addresses_of(mail.bcc))
+    return Outgoing(raw, mail.everybody, message_id, send_id, mail.thread_id, bcc, mail.account)

@@ -14,8 +14,11 @@ from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
 from deskhand.gate import passwords
-from deskhand.gate.actions import Action, demand_sendable, describe_difference
+from deskhand.gate.actions import Action, demand_sendable
+from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.permissions import Permission, Terms
+from deskhand.gate.permitting import Permitting
 from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
 from deskhand.gate.record import GateCall
 from deskhand.gate.requests import ANSWERABLE, Proof, Request, file_name
@@ -35,6 +38,9 @@ class Letter:
     to: str
     subject: str
     body: str
+    cc: str | None = None
+    """None: as it is."""
+    bcc: str | None = None
 
 
 class Door(Protocol):
@@ -60,7 +66,9 @@ class Answers:
         door: Door,
         go_on: Callable[[Request], Awaitable[object]],
         now: Callable[[], datetime],
+        permitting: Permitting,
     ) -> None:
+        self._permitting = permitting
         self._store = store
         self._waiting = waiting
         self._door = door
@@ -187,6 +195,17 @@ class Answers:
             await self._door.follow(request)
         return [await self._waiting.card(request.id) for request in last.requests]
 
+    async def permit(self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page") -> Permission:
+        """From now on others like this one leave without a question, so often and until then."""
+        request = _demand_seen(await self._waiting.find(request_id), digest)
+        card = await self._waiting.card(request_id)
+        return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof))
+
+    async def permit_again(self, by: str, proof: Claim = "page") -> None:
+        """Permissions that were turned off count again."""
+        self._policy.demand(await self._prove(by, proof))
+        await self._permitting.turn(by, on=True)
+
     # Whose word it is.
 
     async def _answer(self, word: Word, by: str, proof: Claim, words: str | None = None) -> Answer:
@@ -300,7 +319,8 @@ def _edit(request: Request, letter: Letter) -> Action:
     body = letter.body.replace("\r\n", "\n")
     if request.home == "Drafts" and body.strip():
         body = f"{body.strip()}\n"  # as a note is read
-    return request.action.edit({"to": letter.to, "subject": letter.subject, "body": body})
+    changes = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc, "subject": letter.subject, "body": body}
+    return request.action.edit({name: value for name, value in changes.items() if value is not None})
 
 
 def _demand_seen(request: Request, digest: str | None) -> Request:

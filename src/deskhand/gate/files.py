@@ -14,29 +14,28 @@ from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.gate.actions import Action, MailChange, SendEmail
+from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
-from deskhand.mail.addresses import recipient
+from deskhand.mail.addresses import recipient, recipients
 from deskhand.notes import frontmatter
 from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
-_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
-"""What a mail is called in a file that the person writes by hand; nothing else is released by one."""
-_CHANGE = "email_change"
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
-_MEANT = ("type", "action_type", "to", "subject", "created", "thread_id", "action_id", "digest", "expires", "revision")
+_MEANT = (
+    *("type", "action_type", "to", "cc", "bcc", "subject"),
+    *("created", "thread_id", "action_id", "digest", "expires", "revision"),
+)
 """What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
 _YES = ("pending_approval", "approved")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
 _SEAL_LINE = re.compile(r'\nseal: "[0-9a-f]{64}"\n')
 _HOW = "Move this file to Approved/ to say yes, to Rejected/ to say no; nothing has to be edited."
 _WISH = "Answer it on the desk's page. A file that is moved or edited is only a wish here."
-_BACK = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
 
 
 # A sealed request.
@@ -75,7 +74,8 @@ def written_revision(found: RequestFile) -> int:
 
 def read_edit(action: Action, found: RequestFile) -> Action:
     """The mail as the person left it in a sealed file; as it was, where it can no longer be read as a mail."""
-    changes = {key: found.properties[key] for key in ("to", "subject") if isinstance(found.properties.get(key), str)}
+    given = found.properties
+    changes = {key: given[key] for key in ("to", "cc", "bcc", "subject") if isinstance(given.get(key), str)}
     message = _MESSAGE.search(found.text)
     if message:
         changes["body"] = message[2]
@@ -95,11 +95,10 @@ def fenced(text: str) -> str:
 def _properties(request: Request) -> dict[str, Any]:
     action = request.action
     found: dict[str, Any] = {
-        "type": _TYPES.get(action.kind, _CHANGE),
+        "type": action.file_type,
         "status": "pending_approval",
         "action_type": action.kind,
-        "to": action.to,
-        "subject": action.subject,
+        **_heading(action),
         "created": iso(request.created),
     }
     if action.thread_id:
@@ -112,17 +111,25 @@ def _properties(request: Request) -> dict[str, Any]:
     return found
 
 
+def _heading(action: Action) -> dict[str, str]:
+    """Who gets it, and what it is about."""
+    copies = {name: line for name, line in (("cc", action.cc), ("bcc", action.bcc)) if line}
+    return {"to": action.to, **copies, "subject": action.subject}
+
+
 def _page(request: Request, how: str) -> str:
     action = request.action
     parts = [
-        f"# {_question(action)}?",
-        f"{_about(action)}\n{how}",
+        f"# {escape(action.question)}?",
+        f"{escape(action.about)}\n{how}",
         f"## Message\n\n{fenced(action.body)}",
         "## Risk assessment\n\n" + "\n".join(f"- {escape_sentence(line)}" for line in assess_text(action)),
-        f"## Rollback plan\n\n{_way_back(action)}",
+        f"## Rollback plan\n\n{action.way_back}",
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
+    if len(action.everybody) > 1:
+        parts.insert(2, f"## Who gets it\n\n{_list_recipients(action)}")
     if request.note:
         parts.insert(2, f"## Please look first\n\n{escape_sentence(request.note)}")
     if request.difference:
@@ -130,23 +137,10 @@ def _page(request: Request, how: str) -> str:
     return "\n" + "\n\n".join(parts) + "\n"
 
 
-def _question(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return f"Change mails: {escape(action.subject)}"
-    verb = "Reply to" if action.kind == "reply_email" else "Send to"
-    return f"{verb} {escape(action.to)}"
-
-
-def _about(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return f"It would be done in the mailbox of {escape(action.account)}, with exactly the mails that stand here."
-    return f"It would leave from {escape(action.account)}, exactly as it stands here."
-
-
-def _way_back(action: Action) -> str:
-    if isinstance(action, MailChange):
-        return "Nothing is deleted: what went into the trash comes out of it again, and marks are set as they were."
-    return _BACK
+def _list_recipients(action: Action) -> str:
+    """One by one: nobody is overlooked in a long line."""
+    lines = {"To": action.to, "Copy (Cc)": action.cc, "Blind copy (Bcc), which the others do not see": action.bcc}
+    return "\n".join(f"- {name}: {escape(each)}" for name, line in lines.items() for each in addresses_of(line))
 
 
 def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
@@ -170,8 +164,7 @@ def render_draft(request: Request) -> str:
     properties: dict[str, Any] = {
         "type": DRAFT,
         "status": "pending_approval",
-        "to": action.to,
-        "subject": action.subject,
+        **_heading(action),
         "reply_to_message_id": action.reply_to_message_id,
         "draft_id": request.id,
         "drafted_by": request.asked_by,
@@ -196,12 +189,14 @@ def is_draft(found: RequestFile) -> bool:
 
 def read_draft(found: RequestFile) -> SendEmail:
     """What a draft's file says now. One that is no mail any more is refused with the reason."""
-    given = {key: found.properties.get(key) for key in ("to", "subject", "reply_to_message_id")}
+    given = {key: found.properties.get(key) for key in ("to", "cc", "bcc", "subject", "reply_to_message_id")}
     for key, value in given.items():
-        if not isinstance(value, str) and (value is not None or key != "reply_to_message_id"):
+        if not isinstance(value, str) and (value is not None or key in ("to", "subject")):
             problem = FieldProblem(key, "is missing or no text", printable(value))
             raise InvalidInput(f"the draft's {key} is missing or no text", fields=[problem])
-    return SendEmail(body=_draft_body(found.body), **given)
+    lines = {key: recipients(given[key] or "", key) for key in ("to", "cc", "bcc") if given[key] or key == "to"}
+    others = {key: given[key] for key in ("subject", "reply_to_message_id")}
+    return SendEmail(body=_draft_body(found.body), **others, **lines)
 
 
 def digest_words(letter: Action) -> str:
@@ -212,8 +207,8 @@ def digest_words(letter: Action) -> str:
 
 def rewrite_draft(found: RequestFile, action: Action) -> str:
     """The draft's file with the person's new words; every other byte stays."""
-    heading = {"to": action.to, "subject": action.subject}
-    return frontmatter.rewrite(found.text, found.properties | heading, action.body)
+    others = {key: value for key, value in found.properties.items() if key not in ("cc", "bcc")}
+    return frontmatter.rewrite(found.text, others | _heading(action), action.body)
 
 
 def _draft_body(body: str) -> str:
@@ -231,7 +226,7 @@ def is_sealed(given: Mapping[str, Any]) -> bool:
 
 
 def is_approval(given: Mapping[str, Any]) -> bool:
-    return given.get("type") in _TYPES.values() and not is_sealed(given)
+    return given.get("type") in MAIL_TYPES.values() and not is_sealed(given)
 
 
 def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
@@ -249,11 +244,11 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or isinstance(action, MailChange):
+    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1:
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (
-        given.get("type") == _TYPES[action.kind]
+        given.get("type") == action.file_type
         and given.get("status") == "approved"
         and given.get("action_type", action.kind) == action.kind
         and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))

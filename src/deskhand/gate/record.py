@@ -25,7 +25,7 @@ class GateCall:
     def entry(self, result: audit.Result, error: str | None, now: datetime, **more: Any) -> audit.Entry:
         took = round((now - self.started).total_seconds() * 1000)
         facts = {**self.parameters, **more}
-        target = audit.masked(self.target)
+        target = audit.masked_line(self.target)
         return audit.Entry.of(
             now, self.by, self.kind, target, parameters=facts, error=error, result=result, milliseconds=took
         )
@@ -35,12 +35,18 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     match proposal:
         case SendEmail():
             target = proposal.to
-            parameters: dict[str, Any] = {"to": audit.masked(proposal.to), "subject": proposal.subject}
+            lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
+            parameters: dict[str, Any] = {name: audit.masked_line(line) for name, line in lines.items() if line}
+            parameters["subject"] = proposal.subject
             if proposal.reply_to_message_id:
                 parameters["reply_to_message_id"] = proposal.reply_to_message_id
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
             parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
+            if proposal.all:
+                parameters["all"] = True
+            if proposal.cc:
+                parameters["cc"] = audit.masked_line(proposal.cc)
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
             parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}

@@ -25,8 +25,9 @@ State = Literal[
     "waiting", "held", "approved", "sending", "sent", "unknown", "rejected", "expired", "withdrawn", "failed"
 ]
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
-Proof = Literal["vault", "page", "terminal", "hand-written", "password"]
-"""Why an answer counts as the person's: how it came in, or that the password was typed for this one."""
+Proof = Literal["vault", "page", "terminal", "hand-written", "password", "permission"]
+"""Why an answer counts as the person's: how it came in, that the password was typed for this one, or that a permission
+covers it."""
 Resting = Literal["dev_mode", "unconfirmed", "rate"]
 """Why it rests: DEV_MODE is on, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 
@@ -72,6 +73,8 @@ class Request:
     urgent: bool = False
     sender: str | None = None
     """Whose mail it answers, as the desk read it."""
+    participants: tuple[str, ...] = ()
+    """Everybody whom that mail names: its sender, and whom it went to."""
     warnings: tuple[str, ...] = ()
     """What was odd about that mail."""
     difference: str | None = None

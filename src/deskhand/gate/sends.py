@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import clock
-from deskhand.gate.actions import Action, Mail
+from deskhand.gate.actions import Action
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.ledger import AHEAD, Conflict, change
 from deskhand.gate.rate import Allow, Limits, Wait, judge
@@ -15,7 +15,7 @@ from deskhand.store import Transaction
 
 def allow(tx: Transaction, action: Action, *, now: datetime, limits: Limits) -> Allow | Wait:
     """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `take_turns`."""
-    if not isinstance(action, Mail):
+    if not action.counted:
         return Allow()
     return judge(sent=sent_since(tx, now - limits.window), now=now, limits=limits)
 
@@ -43,7 +43,7 @@ def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta)
     claimed = change(
         tx, replace(request, state="approved"), "sending", frozen=frozen, lease=until, due=until, tried=now
     )
-    if isinstance(claimed, Request) and isinstance(request.action, Mail):
+    if isinstance(claimed, Request) and request.action.counted:
         tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", request.id, clock.to_ms(now))
     return claimed
 

@@ -14,10 +14,11 @@ from pydantic import TypeAdapter
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import ledger, recipients
-from deskhand.gate.actions import MailChange
+from deskhand.gate.actions import addresses_of
+from deskhand.gate.card_filter import EVERY, CardFilter
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
-from deskhand.gate.risk import Facts, Risk, assess, assess_change
+from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
@@ -55,6 +56,8 @@ class Card:
     revision: int
     account: str
     to: tuple[Recipient, ...]
+    cc: tuple[Recipient, ...]
+    bcc: tuple[Recipient, ...]
     subject: str
     body: str
     as_text: bool
@@ -84,6 +87,11 @@ class Card:
     """What the mailbox calls the mail that left."""
     words: str | None = None
     """How the person wants it done instead."""
+    decided_by: str | None = None
+
+    @property
+    def everybody(self) -> tuple[Recipient, ...]:
+        return (*self.to, *self.cc, *self.bcc)
 
     @property
     def cursor(self) -> str:
@@ -91,27 +99,8 @@ class Card:
         return _cursor(self.urgent, self.created, self.id)
 
 
-@dataclass(frozen=True, slots=True)
-class CardFilter:
-    """Which cards are looked for; empty is any."""
-
-    text: str = ""
-    asker: str = ""
-    risk: str = ""
-    kind: str = ""
-    account: str = ""
-
-    def takes(self, card: Card) -> bool:
-        if self.asker not in ("", card.asked_by) or self.account not in ("", card.account):
-            return False
-        if self.risk not in ("", card.risk.level) or self.kind not in ("", card.kind):
-            return False
-        named = [card.subject, card.asked_by, card.account, *(each.address for each in card.to)]
-        text = "\n".join(named).casefold()
-        return all(word in text for word in self.text.casefold().split())
-
-
-EVERY = CardFilter()
+Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]
+"""Whom it goes to, who gets a copy, and who a blind one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +108,7 @@ class Assessment:
     """What a card said when the person answered it."""
 
     risk: Risk
-    to: tuple[Recipient, ...]
+    named: Named
 
 
 _ASSESSMENT = TypeAdapter(Assessment)
@@ -203,7 +192,7 @@ class Waiting:
     async def assess(self, request: Request) -> str:
         """What the card says in this moment, to be kept with the answer."""
         (card,) = await self._cards_of([request])
-        return _ASSESSMENT.dump_json(Assessment(card.risk, card.to)).decode()
+        return _ASSESSMENT.dump_json(Assessment(card.risk, (card.to, card.cc, card.bcc))).decode()
 
     async def card(self, request_id: str) -> Card:
         """The card of one request, whatever became of it."""
@@ -243,7 +232,7 @@ class Waiting:
 
     async def _cards_of(self, found: Sequence[Request]) -> list[Card]:
         """All in a few queries, however many they are."""
-        addresses = [request.action.to for request in found]
+        addresses = [each for request in found for each in request.action.everybody]
         digests = [request.digest for request in found if request.state in OPEN]
         now = self._now()
 
@@ -260,11 +249,11 @@ class Waiting:
     def _card_of(self, request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None) -> Card:
         if request.assessed is not None and request.state not in ("waiting", "unknown"):
             kept = _ASSESSMENT.validate_json(request.assessed)
-            return card_of(request, kept.to, kept.risk, now)
-        recipient = known.recipient(request.action.to, request.sender)
+            return card_of(request, kept.named, kept.risk, now)
+        named = name_recipients(request, known)
         looked_at = (
             request.digest,
-            recipient.known,
+            *(each.known for line in named for each in line),
             request.sender,
             known.domains,
             request.warnings,
@@ -275,8 +264,8 @@ class Waiting:
         if risk is None:
             if len(self._risks) >= MOST_RISKS:
                 self._risks.clear()
-            risk = self._risks[looked_at] = _risk(request, recipient, known, sent)
-        return card_of(request, (recipient,), risk, now)
+            risk = self._risks[looked_at] = _risk(request, named, known, sent)
+        return card_of(request, named, risk, now)
 
 
 def _describe_unseen(mail: FullMessage) -> list[str]:
@@ -284,7 +273,15 @@ def _describe_unseen(mail: FullMessage) -> list[str]:
     return [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
 
 
-def card_of(request: Request, to: tuple[Recipient, ...], risk: Risk, now: datetime) -> Card:
+def name_recipients(request: Request, known: Acquaintance) -> Named:
+    def read(line: str) -> tuple[Recipient, ...]:
+        return tuple(known.recipient(each, request.sender, request.participants) for each in addresses_of(line))
+
+    action = request.action
+    return read(action.to), read(action.cc), read(action.bcc)
+
+
+def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
     mail = request.action
     state, until = _standing(request, now)
     return Card(
@@ -294,7 +291,9 @@ def card_of(request: Request, to: tuple[Recipient, ...], risk: Risk, now: dateti
         digest=request.digest,
         revision=request.revision,
         account=mail.account,
-        to=to,
+        to=named[0],
+        cc=named[1],
+        bcc=named[2],
         subject=mail.subject,
         body=mail.body,
         as_text=mail.as_text,
@@ -313,26 +312,20 @@ def card_of(request: Request, to: tuple[Recipient, ...], risk: Risk, now: dateti
         left=request.left if state == "sent" else None,
         message_id=request.message_id,
         words=request.words,
+        decided_by=request.decided_by,
     )
 
 
-def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
-    mail = request.action
-    if isinstance(mail, MailChange):
-        return assess_change(mail)
-    facts = Facts(
-        as_text=mail.as_text,
-        account=mail.account,
-        to=mail.to,
-        subject=mail.subject,
-        body=mail.body,
-        known=recipient.known,
+def _risk(request: Request, named: Named, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
+    found = assess_action(
+        request.action,
+        new=frozenset(each.address for line in named for each in line if not each.known),
         sender=request.sender,
+        participants=request.participants,
         domains=known.domains,
         warnings=request.warnings,
         sent_before=describe_earlier_send(*sent) if sent else None,
     )
-    found = assess(facts)
     if request.fault is None:
         return found
     return Risk("high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons))

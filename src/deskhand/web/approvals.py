@@ -20,15 +20,17 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
+from deskhand.gate.card_filter import CardFilter
 from deskhand.gate.ledger import list_askers
-from deskhand.gate.proofs import Claim, Typed
+from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
-from deskhand.gate.waiting import Card, CardFilter
+from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
 from deskhand.tasks import due
-from deskhand.web import sessions, times
+from deskhand.web import permissions, times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
+from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in
 from deskhand.web.visible import lines
@@ -67,7 +69,7 @@ def routes() -> list[Route]:
         effect("/undo", _undo_last),
         page("/approvals/batch", _review),
         effect("/approvals/batch", _approve_all),
-        page(one, _whole),
+        page(one, _whole, linked=True),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
         effect(f"{one}/approve", _answer("approved", _approve)),
@@ -178,7 +180,8 @@ async def _show(
     failure: DeskError | None = None,
     status: int = 200,
 ) -> Response:
-    beside = await _beside(desk_of(request), card) if card else {}
+    desk = desk_of(request)
+    beside = await _beside(desk, card) | {"permit": await permissions.offer(desk, card)} if card else {}
     said = _SAID.get(request.query_params.get("done", ""))
     title = card.subject if alone and card else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
@@ -239,7 +242,7 @@ def _answer(
         card_id = request.path_params["id"]
         before = await desk.waiting.card(card_id)
         try:
-            await act(desk, (card_id, _digest(form)), form, _claim(request, form))
+            await act(desk, (card_id, _digest(form)), form, claim_in(request, form))
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure)
         if done in ("woken", "undone"):
@@ -263,7 +266,7 @@ async def _undo_last(request: Request, form: FormData) -> Response:
     at = _text(form, "at")
     if not (at.isascii() and at.isdigit() and len(at) < 16):
         raise InvalidInput("the form does not name what is undone", hint="reload the page and try again")
-    cards = await desk_of(request).answers.undo_last(int(at), PERSON, _claim(request, form))
+    cards = await desk_of(request).answers.undo_last(int(at), PERSON, claim_in(request, form))
     if len(cards) == 1:
         return RedirectResponse(f"/approvals/{cards[0].id}?done=undone", 303)
     return RedirectResponse("/?done=undone", 303)
@@ -276,13 +279,6 @@ async def _show_refusal(request: Request, failure: DeskError) -> Response:
     status = 422 if isinstance(failure, InvalidInput) else 409
     listing = await _listing(request, snoozed=card.state == "snoozed")
     return await _show(request, card, listing, alone=True, failure=shown, status=status)
-
-
-def _claim(request: Request, form: FormData) -> Claim:
-    """What proves that the person answers: the session, or the password that was typed for this one answer."""
-    if password := _text(form, "password"):
-        return Typed(password, sessions.name_of(request.state.session))
-    return "page"
 
 
 async def _approve(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
@@ -347,7 +343,8 @@ async def _edit(request: Request) -> Response:
     card = await desk.waiting.card(request.path_params["id"])
     if card.state not in ("waiting", "snoozed"):
         return RedirectResponse(f"/approvals/{card.id}", 303)
-    letter = Letter(", ".join(each.address for each in card.to), card.subject, card.body)
+    to, cc, bcc = (", ".join(each.address for each in several) for several in (card.to, card.cc, card.bcc))
+    letter = Letter(to, card.subject, card.body, cc, bcc)
     return await _form(request, card, letter)
 
 
@@ -356,9 +353,11 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     card_id = request.path_params["id"]
     before = await desk.waiting.card(card_id)
     # A browser sends each line of a text field with CR LF, whatever it showed.
-    letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
+    body = _text(form, "body").replace("\r\n", "\n")
+    to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
+    letter = Letter(to, _text(form, "subject"), body, cc, bcc)
     try:
-        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, _claim(request, form))
+        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
@@ -402,7 +401,7 @@ async def _approve_all(request: Request, form: FormData) -> Response:
     if not answers:
         return RedirectResponse("/", 303)
     try:
-        await desk.answers.approve_all(answers, PERSON, _claim(request, form))
+        await desk.answers.approve_all(answers, PERSON, claim_in(request, form))
     except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
         return await _show_batch(request, [name for name, _ in answers], shown, 409)

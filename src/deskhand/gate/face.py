@@ -1,0 +1,49 @@
+"""The face of an action: what a request, its card, its file and the record ask of it, whatever its kind."""
+
+import json
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Face(BaseModel):
+    """Exact data with a digest, and the words by which a person knows what it is."""
+
+    model_config = ConfigDict(frozen=True)
+
+    counted: ClassVar[bool] = False
+    """Whether it counts in the window of sends."""
+    way_back: ClassVar[str]
+    """What can be done about it afterwards."""
+    caution: ClassVar[tuple[str, ...]]
+    """What its risk has to be read with."""
+    may_be_permitted: ClassVar[bool] = False
+    """Whether the person may let others like it through, see `permissions`."""
+    free: ClassVar[frozenset[str]] = frozenset()
+    """Fields in which these may differ."""
+
+    @cached_property
+    def digest(self) -> str:
+        return sha256(json.dumps(self.digested(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    def digested(self) -> dict[str, Any]:
+        """Every field that the digest covers."""
+        return self.model_dump(mode="json")
+
+    def named(self) -> dict[str, Any]:
+        """Every field but the free ones: what a permission names."""
+        return {name: value for name, value in self.digested().items() if name not in self.free}
+
+
+class NoMail(Face):
+    """An action that is no mail: it goes to nobody, answers none, and no hand-written file releases it."""
+
+    cc: ClassVar[str] = ""
+    bcc: ClassVar[str] = ""
+    everybody: ClassVar[tuple[str, ...]] = ()
+    thread_id: ClassVar[None] = None
+    reply_to_message_id: ClassVar[None] = None
+    in_reply_to: ClassVar[None] = None
+    as_text: ClassVar[bool] = True
