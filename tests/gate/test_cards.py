@@ -478,7 +478,11 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
         assert {card.risk.level for card in low} == {"low"}
         assert low[0].to[0].since == f"2 mails sent, last on {study.clock():%Y-%m-%d}"
         risky = await asked(desk, client)
-        assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == ("medium", False, "never written to")
+        assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == (
+            "medium",
+            False,
+            "first email to this address",
+        )
 
         every = [(card.id, card.digest) for card in (*low, risky)]
         with pytest.raises(Denied) as refused:
@@ -752,7 +756,7 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
         assert (await said(client, "reply_email", thread_id=thread, message_id=odd, body="Yes.\n")).startswith("Rej")
         (card,) = (await desk.waiting.cards())[0]
         assert (card.kind, card.answers, card.to[0].known) == ("reply_email", odd, True)
-        assert card.to[0].since == "wrote the mail that this answers; never written to"
+        assert card.to[0].since == "replying to them; your first email to them"
         original = await desk.waiting.original(card)
         assert original is not None
         assert (original.sender, "tomorrow" in original.text) == ("Ann <ann@example.org>", True)

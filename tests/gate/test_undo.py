@@ -112,7 +112,7 @@ async def test_an_answered_card_keeps_what_was_known_when_it_was_answered(study:
         study.clock.pass_by(seconds=10)
         await desk.gate.release_due()
         (mail,) = await sent(desk)
-        after = await desk.waiting.card(card.id)
+        after = await desk.waiting.card_as_answered(card.id)
         assert (after.state, after.to, after.risk) == ("sent", card.to, card.risk)
         assert (after.left, after.message_id) == (study.clock(), mail.summary.id)
         other = await asked(desk, client, subject="Again")
@@ -124,11 +124,13 @@ async def test_what_waits_for_the_limit_says_until_when_and_leaves_when_it_is_ra
     limit = {"DESKHAND_MAX_SENDS": "1", "DESKHAND_HOLD_SECONDS": "0"}
     async with study.opened(**limit) as (desk, client):
         cards = [await asked(desk, client, subject=f"Letter {number}") for number in range(3)]
+        started = study.clock()
         for card in cards:
             await desk.answers.approve(card.id, card.digest, "person")
+            study.clock.pass_by(seconds=1)
         shown = [await desk.waiting.card(card.id) for card in cards]
         assert [card.state for card in shown] == ["sent", "approved", "approved"]
-        assert [card.until for card in shown[1:]] == [study.clock() + timedelta(hours=1)] * 2
+        assert [card.until for card in shown[1:]] == [started + timedelta(hours=1)] * 2
         await look_around(desk)
         assert await desk.gate.release_due() == []
     async with study.opened(**limit | {"DESKHAND_MAX_SENDS": "2"}) as (desk, _):

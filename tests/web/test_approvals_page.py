@@ -96,7 +96,14 @@ async def test_a_card_shows_exactly_what_would_leave_and_what_to_know_of_it(desk
 
     shown = (await person.reads(f"/approvals/{card.id}")).text
 
-    for text in ("ann@example.org", "never written to", "me@example.com", "Meeting notes", "evil.example", "in 7 days"):
+    for text in (
+        "ann@example.org",
+        "first email to this address",
+        "me@example.com",
+        "Meeting notes",
+        "evil.example",
+        "in 7 days",
+    ):
         assert text in shown
     assert "see https://bank.example@evil.example/x &lt;b&gt;now&lt;/b&gt;." in shown
     assert all(str(reason)[:20] in shown for reason in card.risk.reasons)

@@ -1,9 +1,11 @@
 """A person changes a letter at the terminal: in their own editor, or by options."""
 
+import math
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -78,8 +80,31 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
 
 
 def confirm_text(card: Card) -> bool:
+    show_letter(card)
+    print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("y", "yes")
+
+
+def confirm_card(card: Card) -> bool:
+    """Whether the person says yes; at high risk with the whole word, or the digest's beginning."""
+    if card.risk.level != "high":
+        print("Approve exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    print(f"High risk. Type yes, or the digest {card.digest[:8]}, to approve it: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("yes", card.digest[:8], card.digest)
+
+
+def count_down(seconds: float) -> None:
+    """Let a yes rest: whoever presses Ctrl-C meanwhile has approved nothing."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        print(f"\rIt counts in {math.ceil(left)} s; Ctrl-C takes it back. ", end="", file=sys.stderr, flush=True)
+        time.sleep(min(left, 1))
+    if seconds:
+        print(file=sys.stderr)
+
+
+def show_letter(card: Card) -> None:
     print(plain(f"{_heading(letter(card))}{card.body}"), file=sys.stderr)
     if seen := read_html(card.body, as_text=card.as_text):
         print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
-    print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().casefold() in ("y", "yes")

@@ -21,6 +21,7 @@ from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
@@ -84,6 +85,8 @@ class Gate:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
                 with suppress(Changed):  # another process was faster with this file
                     return await self._delivery.deliver_by_hand(yes, found, call)
+            if isinstance(action, Mail) and (request is None or request.state not in ("waiting", "held")):
+                await meet(self._store, self._mailbox(), action.everybody)
             asked = await self._asking.ask(fresh, request, used)
             if let := await self._let_through(fresh):
                 return await self._tell_permitted(let, asked, call)
@@ -91,7 +94,8 @@ class Gate:
             if not isinstance(error, NotFound) or await self._is_approved(proposal):
                 return await self._record(call, Failed(error))
             asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
-        await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
+        result: audit.Result = "waiting" if asked.waits else "rejected"
+        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
         return asked
 
     async def _let_through(self, fresh: Request) -> Request | None:

@@ -40,12 +40,13 @@ class Asking:
         )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
+        waits = _describe_wait(request)
         if request.revision > 1:
-            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}")
+            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}", waits)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}")
-        return NotApproved("waiting", path, where)
+            return NotApproved("expired", path, f"{said} {where}", waits)
+        return NotApproved("waiting", path, where, waits)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):
@@ -54,6 +55,11 @@ class Asking:
         if theirs is None or theirs.state != "waiting":
             raise UnderWay("another process is sending this mail right now", hint="call again in a moment")
         return theirs
+
+
+def _describe_wait(request: Request) -> str:
+    until = f", expires {iso(request.expires)}" if request.expires else ""
+    return f"Waiting for the person (id {request.id}, since {iso(request.created)}{until}); do not send again."
 
 
 def open_request(

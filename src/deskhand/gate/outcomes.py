@@ -53,6 +53,8 @@ class NotApproved:
     request: str
     """Where the request lies in the vault."""
     note: str
+    waits: str | None = None
+    """That it waits for the person, since when and until when; None where nothing waits."""
 
 
 Outcome = Departure | NotApproved

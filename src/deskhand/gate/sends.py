@@ -25,7 +25,7 @@ def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
     free = max(0, limits.most - len(sent_since(tx, now - limits.window)))
     tx.execute(
         "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE id IN (SELECT id FROM requests"
-        " WHERE resting = 'rate' AND state = 'approved' AND due > ? ORDER BY due, id LIMIT ?)",
+        " WHERE resting = 'rate' AND state = 'approved' AND due > ? ORDER BY decided, id LIMIT ?)",
         *(clock.to_ms(now), clock.to_ms(now), free),
     )
 

@@ -5,7 +5,7 @@ A card is made from the action itself, never from an assistant's words about it.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -199,6 +199,16 @@ class Waiting:
         (card,) = await self._cards_of([await self.find(request_id)])
         return card
 
+    async def card_as_answered(self, request_id: str) -> Card:
+        """The same with what was known when the person answered; what a yes rests on is `card`, which knows more."""
+        request = await self.find(request_id)
+        (card,) = await self._cards_of([request])
+        if request.assessed is None or request.state in ("waiting", "unknown"):
+            return card
+        kept = _ASSESSMENT.validate_json(request.assessed)
+        to, cc, bcc = kept.named
+        return replace(card, risk=kept.risk, to=to, cc=cc, bcc=bcc)
+
     async def counts(self) -> Counts:
         found = await self._store.read(ledger.waiting_ids, self._now())
         held = sum(state == "held" for _, state, _ in found)
@@ -247,9 +257,6 @@ class Waiting:
         return await asyncio.to_thread(make)
 
     def _card_of(self, request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None) -> Card:
-        if request.assessed is not None and request.state not in ("waiting", "unknown"):
-            kept = _ASSESSMENT.validate_json(request.assessed)
-            return card_of(request, kept.named, kept.risk, now)
         named = name_recipients(request, known)
         looked_at = (
             request.digest,

@@ -210,8 +210,8 @@ def describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> Call
             return _only(
                 f"[DEV_MODE] Send logged but not executed. To: {masked_line(letter.to)}, Subject: {letter.subject}"
             )
-        case NotApproved(_, _, why):
-            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", why)
+        case NotApproved() as asked:
+            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", asked)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(error):
@@ -226,8 +226,8 @@ def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> Ca
         case DevMode():
             length = f"Body length: {len(answer.body)} chars"
             return _only(f"[DEV_MODE] Reply logged but not executed. Thread: {thread}, {length}")
-        case NotApproved(_, _, why):
-            return _not_approved(f"replying to thread {thread}", "email_reply", why)
+        case NotApproved() as asked:
+            return _not_approved(f"replying to thread {thread}", "email_reply", asked)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(NotFound() as error):
@@ -246,12 +246,14 @@ def _describe_sent(what: str, done: Released, note: str | None) -> CallToolResul
     return _about(done.action, done.mail, done.at, text, *lines)
 
 
-def _not_approved(what: str, kind: str, note: str) -> DeskError:
+def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:
     text = (
         f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
         f"Create an approval file with type: {kind} and move it to vault/Approved/."
     )
-    return _say(Denied("no approval covers this mail", reason="no_approval"), f"{text}\n{note}")
+    error = Denied("no approval covers this mail", reason="no_approval")
+    error.waits = asked.waits
+    return _say(error, f"{text}\n{asked.note}")
 
 
 def _rate_limited(limited: Limited) -> DeskError:

@@ -94,7 +94,7 @@ async def _inbox(request: Request) -> Response:
 
 async def _whole(request: Request) -> Response:
     desk = desk_of(request)
-    card = await desk.waiting.card(request.path_params["id"])
+    card = await desk.waiting.card_as_answered(request.path_params["id"])
     return await _show(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
 
 
@@ -181,7 +181,10 @@ async def _show(
     status: int = 200,
 ) -> Response:
     desk = desk_of(request)
-    beside = await _beside(desk, card) | {"permit": await permissions.offer(desk, card)} if card else {}
+    beside = {}
+    if card:
+        permit = await permissions.offer(desk, await desk.waiting.card(card.id))
+        beside = await _beside(desk, card) | {"permit": permit}
     said = _SAID.get(request.query_params.get("done", ""))
     title = card.subject if alone and card else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
