@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from deskhand import environment, unseen
-from deskhand.errors import AuthRequired, BadConfig, FieldProblem
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem, NotFound
 
 
 class Option(NamedTuple):
@@ -117,8 +117,15 @@ def _current_word(approvals: Any) -> Any:
     return "any" if approvals == "seed" else approvals
 
 
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"\w(?:[\w .-]*[\w-])?", name):
+        raise ValueError("not the name of a folder")
+    return name
+
+
 Folder = Annotated[Path, BeforeValidator(_not_blank), AfterValidator(_expand)]
 Text = Annotated[str, BeforeValidator(_not_blank)]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
 Secret = Annotated[SecretStr, BeforeValidator(_not_blank)]
 Switch = Annotated[bool, BeforeValidator(_strip)]
 DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
@@ -184,6 +191,8 @@ class MailAccount(BaseModel):
             raise ValueError(f"{', '.join(sorted(strange))} is no option of a {self.kind} account")
         if self.kind == "local" and self.address is None:
             raise ValueError("a local account needs its address")
+        if (self.signature or self.aliases) and self.address is None:
+            raise ValueError("an account with a signature or aliases needs its address")
         if self.kind == "imap" and self.imap_url is None:
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
         return self
@@ -227,6 +236,12 @@ class Settings(BaseModel):
 
     home: Folder = option("home", "DESKHAND_HOME", "a folder", "Folder of the desk's config, database and keys.", ...)
     vault_path: Folder | None = option("vault_path", "VAULT_PATH", "a folder", "The vault: a folder of Markdown notes.")
+    vault_folder: FolderName | None = option(
+        "vault.folder",
+        "DESKHAND_VAULT_FOLDER",
+        "a folder's name",
+        "Folder of the vault in which the desk's own folders lie; without it the vault itself.",
+    )
     database_url: DatabaseUrl | None = option(
         "database_url",
         "DESKHAND_DATABASE_URL",
@@ -454,7 +469,8 @@ class Settings(BaseModel):
     @property
     def mail_accounts(self) -> tuple[MailAccount, ...]:
         """Every mail account of the desk: `main`, where [mail] says anything of it, and the others."""
-        if self.accounts and not self.model_fields_set & _OF_MAIN:
+        unused = self.mail == "local" and self.address is None
+        if self.accounts and (unused or not self.model_fields_set & _OF_MAIN):
             return self.accounts
         main = MailAccount.model_construct(
             name=MAIN,
@@ -473,10 +489,25 @@ class Settings(BaseModel):
         """From which a mail leaves that answers none and names no account."""
         return next((each for each in self.mail_accounts if each.default), self.mail_accounts[0])
 
+    def find_account(self, name: str | None) -> MailAccount:
+        """The account of that name; without a name the default one."""
+        if name is None:
+            return self.default_account
+        for account in self.mail_accounts:
+            if account.name == name:
+                return account
+        known = ", ".join(account.name for account in self.mail_accounts)
+        raise NotFound(f"this desk has no mail account {name}", hint=f"its accounts are {known}")
+
     @property
     def own_addresses(self) -> frozenset[str]:
         """All addresses that are known to be the person's own."""
         return frozenset().union(*(account.addresses for account in self.mail_accounts))
+
+    def signature_of(self, address: str) -> str:
+        """The signature of the account that has the address; empty where there is none."""
+        wanted = address.casefold()
+        return next((each.signature for each in self.accounts if wanted in each.addresses), "")
 
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""
@@ -526,6 +557,20 @@ class Settings(BaseModel):
                 hint="correct VAULT_PATH (or vault_path in config.toml), or make the folder",
             )
         return self.vault_path
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The folder of the vault in which the desk's own folders lie, if they lie in one."""
+        return (self.vault_folder,) if self.vault_folder else ()
+
+    def own_path(self, *names: str) -> str:
+        """The vault-relative path of what lies in the desk's own folders."""
+        return "/".join((*self.inside, *names))
+
+    @property
+    def own_place(self) -> Path | None:
+        """Where the desk's own folders lie; None without a vault."""
+        return self.vault_path and self.vault_path.joinpath(*self.inside)
 
 
 _OF_MAIN = frozenset({"mail", "address", "imap_url", "smtp_url", "gmail_credentials"})

@@ -8,6 +8,7 @@
     ├── Denied                not allowed: outside, protected, a link
     │   ├── TooLarge          more than is taken
     │   ├── OutOfScope        the caller's token does not open this part of the desk
+    │   ├── AwaitsPerson      the person was asked, and has not answered
     │   ├── Exists            the destination is taken
     │   └── Changed           it is no longer what the caller saw
     ├── AuthRequired          a person must sign in
@@ -29,6 +30,7 @@ Raise deep, translate once at the door: `mcp_error` is the wire form of the Gmai
 `error_response` that of the tasks contract, `http_status` that of REST and the page, `exit_code` the command line's.
 """
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
@@ -82,7 +84,7 @@ class DeskError(Exception):
         self.message = message
         self.hint = hint
         self.said: str | None = None
-        self.waits: str | None = None
+        self.waiting_note: str | None = None
         """Where a request of the person's waits: what the whole-desk server says instead."""
         """The sentence in which a server's contract refuses this, where it has one of its own."""
         self.details: dict[str, Any] = details
@@ -128,6 +130,16 @@ class Denied(DeskError):
 
 class OutOfScope(Denied):
     reason = "scope"
+
+
+class AwaitsPerson(Denied):
+    reason = "no_approval"
+
+    def __init__(self, message: str, *, id: str, is_new: bool, **details: Any) -> None:  # noqa: A002 - on the wire
+        super().__init__(message, id=id, **details)
+        self.id = id
+        self.is_new = is_new
+        """Whether this very call asked the person."""
 
 
 class TooLarge(Denied):
@@ -266,3 +278,10 @@ def describe(error: DeskError) -> str:
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)
+
+
+def advice_on(refusal: OSError, otherwise: str) -> str:
+    """What helps against this refusal of the machine."""
+    if refusal.errno == errno.ELOOP:
+        return "take the link away that is on the way, or give the path that it leads to"
+    return otherwise

@@ -34,7 +34,7 @@ from tests.web.person import Person, served, signed_in
 BACK = "https://claude.ai/api/mcp/auth_callback"
 AGENT = {"DESKHAND_AGENT": "helper", "DESKHAND_AGENTS_STORE": "database", "DESKHAND_AGENTS_ROOM": "desk"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-_FIELD = re.compile(r'<input type="(hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
+FIELD = re.compile(r'<input type="(hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
 
 
 class Clock:
@@ -119,7 +119,7 @@ class Place:
         """What the client hears when the person has answered on the page."""
         page = await self.person.http.get("/oauth/authorize", params=asked)
         assert page.status_code == 200, page.text
-        found = [(name, unescape(value)) for _, name, value in _FIELD.findall(page.text)]
+        found = [(name, unescape(value)) for _, name, value in FIELD.findall(page.text)]
         fields = dict(found) | {"allow": [value for name, value in found if name == "allow" and value not in without]}
         sent = await self.person.http.post("/oauth/authorize", data=fields | {"answer": answer})
         assert sent.status_code == 303, sent.text
@@ -352,7 +352,7 @@ async def test_only_the_person_on_the_desks_own_page_connects_a_client(place: Pl
     assert no_token.status_code == 403
     for foreign in ("https://claude.ai", "http://127.0.0.1:1", "null"):
         page = await place.person.http.get("/oauth/authorize", params=asked)
-        fields = {name: unescape(value) for _, name, value in _FIELD.findall(page.text)} | {"answer": "allow"}
+        fields = {name: unescape(value) for _, name, value in FIELD.findall(page.text)} | {"answer": "allow"}
         sent = await place.person.http.post("/oauth/authorize", data=fields, headers={"Origin": foreign})
         assert sent.status_code == 403, foreign
     policy = page.headers["content-security-policy"]
@@ -402,6 +402,12 @@ async def test_a_client_renews_for_less_and_never_for_more(place: Place) -> None
     assert back["scope"] == "mail:read mail:write notes:read"
     place.clock.now += grants.REFRESH_LIFE
     assert (await place.chat.renew(back["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+@requirement("oauth:consent")
+async def test_a_client_may_ask_for_one_mail_account(place: Place) -> None:
+    given = await place.connect("mail:write:work", scope="mail:write:work")
+    assert given["scope"] == "mail:read:work"
 
 
 @requirement("oauth:revoke")

@@ -5,7 +5,7 @@ word, `delivery` the danger. The ledger decides; the vault is a door.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import later, ledger
+from deskhand.gate import enclosures, later, ledger
 from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
@@ -25,6 +25,7 @@ from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
+from deskhand.gate.signatures import sign
 from deskhand.mail import Mailbox, Sent
 from deskhand.store import Store, Transaction
 
@@ -66,13 +67,20 @@ class Gate:
         self._delivery = Delivery(settings, store, mailbox, door, now, lease)
         self._permitting = permitting
 
+    async def keep(self, contents: Sequence[bytes]) -> None:
+        """Keep the bytes of attachments, before anybody is asked about them."""
+        now = self._now()
+        await self._store.write(enclosures.sweep, now - timedelta(days=1))
+        await self._store.write(enclosures.keep, contents, now)
+
     async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record."""
         call = call_of(proposal, by, client, self._now())
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
         try:
-            action, answered = await complete(proposal, self._mailbox(), self._settings.own_addresses)
+            meant, answered = await complete(proposal, self._mailbox(), self._settings.own_addresses)
+            action = sign(meant, self._settings)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from deskhand.clock import iso
 from deskhand.errors import UnderWay
-from deskhand.gate import ledger
+from deskhand.gate import askers, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
@@ -29,7 +29,9 @@ class Asking:
         """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
-            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
+            return NotApproved(
+                "rejected", self._door.name_place("Rejected", known.file), f"The person said no to it{reason}."
+            )
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
@@ -42,11 +44,12 @@ class Asking:
             where = f"{used[0].path} was used before and is no new yes. {where}"
         waits = _describe_wait(request)
         if request.revision > 1:
-            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}", waits)
+            said = f"The approval file was edited, so it released nothing. {where}"
+            return NotApproved("changed", path, said, request.id, waiting_note=waits)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}", waits)
-        return NotApproved("waiting", path, where, waits)
+            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh, waits)
+        return NotApproved("waiting", path, where, request.id, request is fresh, waits)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):
@@ -91,6 +94,7 @@ def open_request(
         created=now,
         expires=now + LIFETIME,
         asked_by=by,
+        asker=askers.current_asker(),
         sender=sender,
         participants=participants,
         warnings=warnings,

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import anyio
 
@@ -30,7 +29,7 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import later, ledger, proofs, sends
+from deskhand.gate import enclosures, later, ledger, proofs, returning, sends
 from deskhand.gate.actions import Mail, MailChange, compose
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
@@ -38,7 +37,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
 from deskhand.gate.rate import Wait, limits_of
 from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import LIFETIME, Request, file_name
+from deskhand.gate.requests import Request, file_name
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.mail.changes import Deed
 from deskhand.store import Store, Transaction
@@ -109,11 +108,12 @@ class ChangeHand:
 Hand = MailHand | ChangeHand
 
 
-async def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> Hand:
+async def hand_for(request: Request, mailbox: Callable[[], Mailbox], store: Store) -> Hand:
     match request.action:
         case Mail() as mail:
             date = request.frozen or request.created
-            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date))
+            contents = await store.read(enclosures.load, mail.attachments)
+            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date, contents))
         case MailChange() as change:
             return ChangeHand(mailbox(), change)
 
@@ -142,6 +142,9 @@ class Delivery:
         match request.state:
             case "approved":
                 await self._demand_yes(request)
+                await returning.demand_same_files(
+                    self._settings.vault_path, self._store, self._door, request, self._now()
+                )
                 outcome = await self._carry_out(lambda tx: self._claim(tx, request), call)
                 await later.postpone(self._store, request, outcome, self._now())
                 return outcome
@@ -152,7 +155,7 @@ class Delivery:
                 raise _under_way()
             case "unknown":
                 await self._door.ensure_waiting(request)
-                raise _unknown(request)
+                raise self._unknown(request)
             case _:
                 raise Denied(f"the request {request.id} is {request.state}", reason="no_approval", request=request.file)
 
@@ -180,7 +183,8 @@ class Delivery:
 
     async def _demand_yes(self, request: Request) -> None:
         """A yes that names another text is none to this one: it waits again, and says so."""
-        if await self._store.read(self._door.policy.releases, request):
+        policy = self._door.policy
+        if await self._store.read(policy.releases, request) and await policy.finds_whole_record(self._store):
             return
         note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
         await self._store.write(ledger.change, request, request.unanswered, due=None, note=note)
@@ -218,8 +222,7 @@ class Delivery:
     async def _send_and_settle(self, request: Request, call: GateCall) -> Departure:
         """The row is `sending`, and ours until its lease ends."""
         call = replace(call, parameters={**call.parameters, **facts_of(request)})
-        hand = await hand_for(request, self._mailbox)
-        match await self._send(request, hand, call):
+        match await self._try(request, call):
             case Sent() as sent:
                 done: Departure = Released(
                     sent, self._now(), edited=request.digest != request.asked, action=request.action
@@ -238,8 +241,12 @@ class Delivery:
         await self._door.follow(request)
         return done
 
-    async def _send(self, request: Request, hand: Hand, call: GateCall) -> _Sending:
+    async def _try(self, request: Request, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
+        try:
+            hand = await hand_for(request, self._mailbox, self._store)
+        except SendFailed as error:  # the bytes of an attachment are gone
+            return _Refused(error) if request.token is None else _Unseen(error)
         found = await self._prepare_or_check(request, hand, call)
         tries = 0
         while isinstance(found, NotSent):
@@ -268,7 +275,8 @@ class Delivery:
         if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
             return
         try:
-            vault_log.write_pre_send(vault, request.action, self._now())
+            logs = (*self._settings.inside, "Logs")
+            vault_log.write_pre_send(vault, logs, request.action, self._now())
         except (OSError, DeskError) as error:
             raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
 
@@ -308,30 +316,28 @@ class Delivery:
         due = now + later.backoff(request.attempts)
         sends.put_back(tx, request, due, error=f"{error.code}: {error.message}", note=note)
 
+    def _unknown(self, request: Request) -> OutcomeUnknown:
+        path = self._settings.own_path("Pending_Approval", request.file)
+        return OutcomeUnknown(
+            "outcome unknown; the mail may or may not have been sent, and it is not sent again by itself",
+            hint=f"the person can look into the Sent folder and decide with {path}",
+            reason="unknown",
+            request=path,
+        )
+
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
-        revision = request.revision + 1
         note = (
             f"This mail may have been sent already ({why}). Look into your Sent folder. To send it once more,"
             " move this file to Approved/; to leave it at that, to Rejected/."
         )
-        changes: dict[str, Any] = {
-            "revision": revision,
-            "file": file_name(request.id, request.action.kind, revision),
-            "folder": "Pending_Approval",
-            "note": note,
-            "expires": self._now() + LIFETIME,
-            "lease": None,
-            "due": None,
-        }
-        failed = Failed(_unknown(replace(request, file=changes["file"])))
-        await self.record(call, failed, lambda tx: ledger.change(tx, request, "unknown", **changes))
-        left = await self._store.read(ledger.find, request.id) or request
-        try:
-            await self._door.retire(request)
-            await self._door.replace(request, left)
-        except (OSError, DeskError) as error:  # the next call writes it, where this one cannot
-            log.warning("not_followed", extra={"request": request.id, "why": str(error)})
+        file = file_name(request.id, request.action.kind, request.revision + 1)
+        failed = Failed(self._unknown(replace(request, file=file)))
+
+        async def write(work: Callable[[Transaction], object]) -> None:
+            await self.record(call, failed, work)
+
+        await returning.return_to_person(write, self._store, self._door, request, "unknown", note, self._now())
         return failed
 
     async def record(
@@ -349,7 +355,8 @@ class Delivery:
 
         await self._store.write(together)
         if self._settings.vault_path is not None:
-            await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, entry)
+            logs = (*self._settings.inside, "Logs")
+            await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, logs, entry)
 
 
 def _says_not_sent(error: DeskError | TimeoutError) -> bool:
@@ -364,12 +371,3 @@ def _explain(error: DeskError | TimeoutError) -> DeskError:
 
 def _under_way() -> UnderWay:
     return UnderWay("another process is sending this mail right now", hint=_LATER)
-
-
-def _unknown(request: Request) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        "outcome unknown; the mail may or may not have been sent, and it is not sent again by itself",
-        hint=f"the person can look into the Sent folder and decide with Pending_Approval/{request.file}",
-        reason="unknown",
-        request=f"Pending_Approval/{request.file}",
-    )

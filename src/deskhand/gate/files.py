@@ -128,6 +128,8 @@ def _page(request: Request, how: str) -> str:
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
+    if action.attachments:
+        parts.insert(3, "## Attachments\n\n" + "\n".join(f"- {escape(each.describe())}" for each in action.attachments))
     if len(action.everybody) > 1:
         parts.insert(2, f"## Who gets it\n\n{_list_recipients(action)}")
     if request.note:
@@ -244,7 +246,7 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1:
+    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1 or action.attachments:
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (
@@ -254,6 +256,7 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
         and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))
         and _is_absent_or(given.get("thread_id"), action.thread_id)
         and _is_absent_or(given.get("reply_to_message_id"), action.reply_to_message_id)
+        and _is_absent_or(given.get("account"), action.account)
         and _is_subject(given.get("subject"), action)
         and _is_fresh(given.get("expires"), now)
     )

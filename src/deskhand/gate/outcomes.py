@@ -54,7 +54,10 @@ class NotApproved:
     """Where the request lies in the vault."""
     note: str
     waits: str | None = None
-    """That it waits for the person, since when and until when; None where nothing waits."""
+    """The id of the request that waits for the person's answer."""
+    is_new: bool = False
+    waiting_note: str | None = None
+    """That it waits, since when and until when, for an assistant."""
 
 
 Outcome = Departure | NotApproved

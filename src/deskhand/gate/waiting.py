@@ -13,16 +13,18 @@ from pydantic import TypeAdapter
 
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
-from deskhand.gate import ledger, recipients
+from deskhand.gate import enclosures, ledger, recipients
 from deskhand.gate.actions import addresses_of
+from deskhand.gate.askers import describe_asker
 from deskhand.gate.card_filter import EVERY, CardFilter
+from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "update_emails", "draft"]
+Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
 _AT_ONCE = 200
@@ -60,6 +62,7 @@ class Card:
     bcc: tuple[Recipient, ...]
     subject: str
     body: str
+    attachments: tuple[Enclosure, ...]
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -67,6 +70,8 @@ class Card:
     difference: str | None
     """To what was proposed, as a unified diff."""
     asked_by: str
+    asker: str
+    """Who asks, in words."""
     """Which door proposed it, and for a draft by which rule or model."""
     reason: str | None
     """Why it was drafted, as the rule or the model said it; not the desk's own words."""
@@ -240,6 +245,10 @@ class Waiting:
             warnings=(*mail.warnings, *odd),
         )
 
+    async def load_attachments(self, card: Card) -> list[bytes | None]:
+        """The bytes of each attachment; None where the desk no longer keeps them."""
+        return [await self._store.read(enclosures.find, each) for each in card.attachments]
+
     async def _cards_of(self, found: Sequence[Request]) -> list[Card]:
         """All in a few queries, however many they are."""
         addresses = [each for request in found for each in request.action.everybody]
@@ -303,10 +312,12 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         bcc=named[2],
         subject=mail.subject,
         body=mail.body,
+        attachments=mail.attachments,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,
         asked_by=request.asked_by or "not written down",
+        asker=describe_asker(request.asker, request.asked_by),
         reason=request.reason,
         risk=risk,
         created=request.created,

@@ -14,6 +14,7 @@ from deskhand.gate import DevMode, later, ledger, sends
 from deskhand.gate.actions import SendEmail, complete
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
+from deskhand.gate.signatures import sign
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
 
@@ -60,7 +61,7 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
         action, _ = await complete(_letter(request), desk.mailbox)
     except (NotFound, NoAccount):
         return False  # the mail that it answers is gone; the approved reply is whole without it
-    return action.digest == request.digest
+    return sign(action, desk.settings).digest == request.digest
 
 
 def _letter(request: Request) -> SendEmail:
@@ -143,7 +144,7 @@ def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step
 
 
 def _mark_note(desk: Desk, request: Request, name: str) -> None:
-    root = desk.settings.vault
+    root = desk.own_root
     if files.where(root, name) != files.NEEDS_ACTION:
         return
     if request.state == "waiting":
@@ -158,7 +159,7 @@ def _mark_note(desk: Desk, request: Request, name: str) -> None:
         "reply_message_id": request.message_id,
         "reply_thread_id": request.thread_id,
         "answered_at": iso(desk.now()),
-        "draft_path": f"{files.DONE}/{draft_file_name(request.id)}",
+        "draft_path": desk.settings.own_path(files.DONE, draft_file_name(request.id)),
     }
     files.mark(root, files.NEEDS_ACTION, name, done)
     files.move(root, name, files.NEEDS_ACTION, files.DONE)

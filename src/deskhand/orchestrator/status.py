@@ -21,7 +21,7 @@ from deskhand.errors import DeskError
 from deskhand.gate import ledger
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
-from deskhand.notes.folders import WORKFLOW
+from deskhand.notes.folders import DASHBOARD, WORKFLOW
 from deskhand.notes.markdown import escape, escape_sentence
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.watcher import mailbox_name
@@ -71,7 +71,7 @@ class Status(BaseModel):
 
 async def facts(desk: Desk) -> Status:
     """From the rows and the folders' names alone: a thousand that wait cost one small query."""
-    root = desk.settings.vault
+    root = desk.own_root
     now = desk.now()
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN)
@@ -108,9 +108,9 @@ def read_state(root: Path) -> dict[str, Any]:
 
 def read_not_triaged(settings: Settings) -> dict[str, str]:
     """Notes in Needs_Action that wait and that nobody decides about, and why."""
-    if settings.vault_path is None:
+    if settings.own_place is None:
         return {}
-    return dict(read_state(settings.vault_path).get("not_triaged", {}))
+    return dict(read_state(settings.own_place).get("not_triaged", {}))
 
 
 def _parse_state(data: bytes) -> dict[str, Any] | None:
@@ -154,7 +154,7 @@ def _write_state(root: Path, state: Mapping[str, Any]) -> None:
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
     """The contract's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
     now = desk.now()
-    root = desk.settings.vault
+    root = desk.own_root
     if not await desk.store.write(_my_turn, now) and not always:
         return
     main, *others = desk.settings.mail_accounts
@@ -164,7 +164,7 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     _write_state(root, state)
     files.write(root, ("Logs",), witness.FILE, witness.describe(await desk.store.read(audit.head), now))
     text = await asyncio.to_thread(page, await facts(desk), now)
-    await asyncio.to_thread(files.write, root, (), "Dashboard.md", text.encode())
+    await asyncio.to_thread(files.write, root, (), DASHBOARD, text.encode())
 
 
 async def _find_cursor(desk: Desk, account: str) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from email.utils import format_datetime, parseaddr
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
@@ -15,9 +15,11 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
+from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.requests import Request
+from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client
@@ -106,7 +108,8 @@ def email_tools(desk: Desk) -> list[DeskTool]:
             return _only(f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}")
         with _saying("Error creating draft"):
             account = await desk.mailbox.address()
-            mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=letter.body)
+            text = with_signature(letter.body, desk.settings.signature_of(account))
+            mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=text)
             raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
             draft = await desk.mailbox.create_draft(raw, None)
         kind = await kind_of(desk, account)
@@ -236,6 +239,22 @@ def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> Ca
             return _say(error, _because("Error replying to thread", error))
 
 
+def describe_ended(request: Request) -> CallToolResult | DeskError:
+    """What came of a request in the end, as its call would be answered."""
+    if request.state != "sent":
+        said = f" ({request.note})" if request.note else ""
+        return Denied(f"nothing was done: it is {request.state}{said}", reason=request.state)
+    mail = Sent(request.message_id or "", request.thread_id or "")
+    done = Released(mail, request.left, request.digest != request.asked, request.action)
+    match request.action.kind:
+        case "send_email" | "forward_email":
+            return _describe_sent("Email", done, None)
+        case "reply_email":
+            return _describe_sent("Reply", done, None)
+        case _:
+            return _only("Done, as the person approved it.")
+
+
 def _describe_sent(what: str, done: Released, note: str | None) -> CallToolResult:
     text = f"{what} sent successfully. Message ID: {done.mail.message_id} Thread ID: {done.mail.thread_id}"
     lines = [note]
@@ -246,14 +265,21 @@ def _describe_sent(what: str, done: Released, note: str | None) -> CallToolResul
     return _about(done.action, done.mail, done.at, text, *lines)
 
 
+def refusal_of(asked: NotApproved, message: str, **details: Any) -> DeskError:
+    """What was asked for may not be done; where it waits for the person, the refusal says as what."""
+    if asked.waits is None:
+        return Denied(message, reason="no_approval", **details)
+    error = AwaitsPerson(message, id=asked.waits, is_new=asked.is_new, **details)
+    error.waiting_note = asked.waiting_note
+    return error
+
+
 def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:
     text = (
         f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
         f"Create an approval file with type: {kind} and move it to vault/Approved/."
     )
-    error = Denied("no approval covers this mail", reason="no_approval")
-    error.waits = asked.waits
-    return _say(error, f"{text}\n{asked.note}")
+    return _say(refusal_of(asked, "no approval covers this mail"), f"{text}\n{asked.note}")
 
 
 def _rate_limited(limited: Limited) -> DeskError:

@@ -4,6 +4,7 @@ Here is the one seam where the caller's scope and the arguments are checked, err
 contract, and calls go on the record.
 """
 
+import errno
 import json
 import logging
 import secrets
@@ -33,9 +34,11 @@ from deskhand.errors import (
     NotFound,
     OutOfScope,
     Unavailable,
+    advice_on,
     mcp_error,
     printable,
 )
+from deskhand.gate.askers import asking_as
 from deskhand.listen import serve_http
 from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers import callers
@@ -47,7 +50,14 @@ from deskhand.tokens import Area
 
 log = logging.getLogger("deskhand.server")
 
-_ERRNO_REASONS = {28: "disk_full", 122: "disk_full", 27: "disk_full", 30: "read_only", 13: "no_access"}
+_ERRNO_REASONS = {
+    28: "disk_full",
+    122: "disk_full",
+    27: "disk_full",
+    30: "read_only",
+    13: "no_access",
+    errno.ELOOP: "link",
+}
 
 
 class DeskServer(SDKServer):
@@ -140,7 +150,7 @@ class DeskServer(SDKServer):
             with anyio.CancelScope(shield=True):
                 await self._record_call(made, arguments, ended, started)
         if isinstance(ended.content, DeskError):
-            return self._refusal(ended.content)
+            return await self.refuse(ended.content, context)
         return ended.content
 
     async def _run(
@@ -150,7 +160,7 @@ class DeskServer(SDKServer):
             self._demand_tool(made)
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
-            with self._view(made, arguments) as view:
+            with self._view(made, arguments) as view, asking_as(_describe_caller(context)):
                 # The SDK hands on what StrictMetadata made of the tool's answer.
                 ended: Any = await super().call_tool(made.name, made.own_arguments(arguments), context)
         except DeskError as error:
@@ -192,7 +202,14 @@ class DeskServer(SDKServer):
                 await self._record(call)
             raise protocol_error(error) from error
 
-    def _refusal(self, error: DeskError) -> CallToolResult:
+    async def refuse(
+        self, error: DeskError, context: Context[None, Any] | None
+    ) -> CallToolResult | InputRequiredResult:
+        """How a call is refused that this client made."""
+        del context
+        return self.refusal(error)
+
+    def refusal(self, error: DeskError) -> CallToolResult:
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
         form = self._error_form(error)
         text = form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)
@@ -234,6 +251,13 @@ class DeskServer(SDKServer):
 
     async def run_http_async(self, port: int) -> None:
         await serve_http(self.streamable_http_app(), port, "/mcp")
+
+
+def _describe_caller(context: Context[None, Any] | None) -> str:
+    said = None
+    if context is not None and context.session.client_params is not None:
+        said = context.session.client_params.client_info
+    return callers.describe_caller(said)
 
 
 def protocol_error(error: DeskError) -> MCPError:
@@ -283,7 +307,7 @@ def _masked_crash(cause: BaseException | None, reference: str) -> Internal:
             f"the machine refused: {cause.strerror}",
             reference=reference,
             reason=_ERRNO_REASONS.get(cause.errno, "io_error"),
-            hint="nothing was changed; make room or repair the disk, then try again",
+            hint=f"nothing was changed; {advice_on(cause, 'make room or repair the disk')}, then try again",
         )
     return Internal(
         "an unexpected error; nothing of it is shown here",

@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from deskhand.config import OPTIONS, Option, Settings, display, is_secret, load, sentence
 from deskhand.environment import flat
-from deskhand.errors import BadConfig, FieldProblem, InvalidInput
+from deskhand.errors import BadConfig, Exists, FieldProblem, InvalidInput
 from deskhand.mail.addresses import recipient
 from deskhand.notes.folders import FOLDERS
 from deskhand.setup import files
@@ -25,6 +25,9 @@ _HEAD = """\
 # The desk's options. The environment wins over this file; `deskhand config show` tells where each value comes from.
 # A line without its # is in force.
 """
+NEW_FOLDER = "Deskhand"
+_TELLING = ("Needs_Action", "Pending_Approval", "Approved", "Rejected")
+"""Folders that no vault has but that of a desk."""
 _NOT_HERE = frozenset({"home", "tmux", "tmux_pane"})
 """Options that config.toml cannot hold: where it lies itself, and what tmux says."""
 
@@ -86,6 +89,20 @@ def plan_config(home: Path, answers: Mapping[str, str]) -> ConfigPlan:
     return ConfigPlan(file, before, text, changes, tuple(added))
 
 
+def plan_account(home: Path, name: str, answers: Mapping[str, str]) -> ConfigPlan:
+    """config.toml with one more mail account, whose options have the names that they have for the one account."""
+    file = home / "config.toml"
+    before = files.content(file)
+    if name in [each.get("name") for each in _values(file, before).get("mail.accounts", ())]:
+        raise Exists(f"there is an account {name}", hint=f"change it in {file}")
+    given = {"name": name} | {OPTIONS[key].key.removeprefix("mail."): _check(key, answers[key]) for key in answers}
+    lines = "".join(f"{key} = {_toml(value)}\n" for key, value in given.items())
+    text = (before or _HEAD.encode()).decode().rstrip("\n")
+    after = f"{text}\n\n[[mail.accounts]]\n{lines}"
+    _demand_valid(file, after)
+    return ConfigPlan(file, before, after, (Change("mail.accounts", None, name),), ())
+
+
 def demand_answer(home: Path, name: str, value: str) -> None:
     """Refuse an answer that config.toml cannot hold, whatever else stands in it."""
     text, _ = _edit("", {OPTIONS[name].key: _check(name, value)})
@@ -125,15 +142,32 @@ def current_value(home: Path, name: str) -> str | None:
 def next_steps(settings: Settings) -> list[str]:
     """What is left for the person to do."""
     missing = [name for name in ("vault_path", "address") if getattr(settings, name) is None]
+    if settings.accounts:
+        missing = [name for name in missing if name != "address"]
     steps = [f"set {OPTIONS[name].key} ({sentence(name).rstrip('.').lower()})" for name in missing]
-    if settings.mail != "local":
-        steps.append(f"deskhand mail login {settings.mail}")
+    for account in settings.mail_accounts:
+        if account.kind != "local":
+            which = f" --account {account.name}" if settings.accounts else ""
+            steps.append(f"deskhand mail login {account.kind}{which}")
     return [*steps, "deskhand doctor", "deskhand up", "deskhand connect claude-code"]
 
 
-def make_folders(vault: Path) -> list[Path]:
+def find_place(home: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """In which folder of the vault the desk's own ones are to lie: in one of its own, unless they lie there already."""
+    vault = given.get("vault_path")
+    if vault is None or current_value(home, "vault_folder") is not None:
+        return {}
+    place = Path(vault).expanduser().absolute()
+    known = current_value(home, "vault_path")
+    if (known and Path(known) == place) or any((place / name).exists() for name in _TELLING):
+        return {}
+    return {"vault_folder": NEW_FOLDER}
+
+
+def make_folders(vault: Path, inside: tuple[str, ...]) -> list[Path]:
     """Make the vault and the desk's own folders in it, for the person alone, where they are missing; returns those."""
-    folders = [vault, *(vault / name for name in FOLDERS)]
+    own_place = vault.joinpath(*inside)
+    folders = dict.fromkeys([vault, own_place, *(own_place / name for name in FOLDERS)])
     missing = [folder for folder in folders if not folder.is_dir()]
     for folder in missing:
         try:

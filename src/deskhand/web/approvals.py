@@ -28,6 +28,7 @@ from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
 from deskhand.tasks import due
 from deskhand.web import permissions, times
+from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
@@ -70,6 +71,7 @@ def routes() -> list[Route]:
         page("/approvals/batch", _review),
         effect("/approvals/batch", _approve_all),
         page(one, _whole, linked=True),
+        page("/requests/{id}", _whole, linked=True),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
         effect(f"{one}/approve", _answer("approved", _approve)),
@@ -205,6 +207,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "unread": unread,
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
+        **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
 
@@ -351,14 +354,18 @@ async def _edit(request: Request) -> Response:
     return await _form(request, card, letter)
 
 
+def read_letter(form: FormData) -> Letter:
+    # A browser sends each line of a text field with CR LF, whatever it showed.
+    body = _text(form, "body").replace("\r\n", "\n")
+    to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
+    return Letter(to, _text(form, "subject"), body, cc, bcc)
+
+
 async def _approve_edited(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     card_id = request.path_params["id"]
     before = await desk.waiting.card(card_id)
-    # A browser sends each line of a text field with CR LF, whatever it showed.
-    body = _text(form, "body").replace("\r\n", "\n")
-    to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
-    letter = Letter(to, _text(form, "subject"), body, cc, bcc)
+    letter = read_letter(form)
     try:
         await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:

@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse
 from deskhand.app import Desk
 from deskhand.errors import DeskError
 from deskhand.web.last import describe_last
+from deskhand.web.signing import keys_here
 from deskhand.web.visible import visible
 
 HERE = Path(__file__).parent
@@ -27,7 +28,7 @@ PLACES = (
 )
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
-    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    " form-action 'self'; frame-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -72,13 +73,15 @@ async def render(request: Request, template: str, *, status: int = 200, **contex
     """
     session = getattr(request.state, "session", None)
     desk = request.app.state.desk
+    asks = desk.settings.proof == "passkey"
     known = {
         "form_token": session and session.form_token,
         "here": request.url.path,
         "places": PLACES,
         "demo": request.app.state.demo,
         "down": desk.parts.down,
-        "asks_password": desk.settings.proof == "passkey",
+        "asks_password": asks,
+        "signs": asks and bool(await keys_here(request)),
         **await _follow_live(desk, signed_in=session is not None),
     }
     if context.get("problem"):

@@ -12,6 +12,7 @@ from typing import Any
 from deskhand import audit, environment
 from deskhand.app import Desk
 from deskhand.audit import witness
+from deskhand.config import MailAccount
 from deskhand.errors import BadConfig, DeskError
 from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
@@ -42,9 +43,18 @@ def vault(desk: Desk) -> Finding:
 
 
 def folders(desk: Desk) -> Finding:
-    root = desk.settings.vault_path
-    if root is None or not root.is_dir():
+    vault = desk.settings.vault_path
+    root = desk.settings.own_place
+    if vault is None or root is None or not vault.is_dir():
         return warning("there is no vault to look into", "set VAULT_PATH")
+    if _is_no_folder(root):
+        return bad(f"{root.name} is no ordinary folder", "replace it by a folder: links are not followed")
+    if not root.is_dir():
+        return warning(f"{root.name} will be made when needed", "deskhand doctor --fix makes it now")
+    return _look_into(root)
+
+
+def _look_into(root: Path) -> Finding:
     others = {path.name for path in root.iterdir()} - set(FOLDERS)
     twins = [name for name in others if resembled(name)]
     if twins:
@@ -78,7 +88,7 @@ def add_folders(desk: Desk) -> list[str]:
     root = desk.settings.vault_path
     if root is None or not root.is_dir() or folders(desk).state == "bad":
         return []
-    return [f"made {folder}" for folder in make_folders(root)]
+    return [f"made {folder}" for folder in make_folders(root, desk.settings.inside)]
 
 
 def index(desk: Desk) -> Finding:
@@ -178,7 +188,7 @@ async def record(desk: Desk) -> Finding:
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("has no line yet")
     found = await desk.store.read(audit.verify)
-    match await witness.find_lost_end(desk.store, desk.settings.vault_path) or found:
+    match await witness.find_lost_end(desk.store, desk.settings.own_place) or found:
         case audit.Verified(entries):
             return good(f"whole: {entries} lines")
         case audit.Broken(seq, why):
@@ -201,30 +211,39 @@ async def ledger(desk: Desk) -> Finding:
     return good("no send is left half done")
 
 
-async def mailbox(desk: Desk) -> Finding:
+async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
     """Whether the account answers and the desk is signed in, for reading and for sending."""
     from deskhand.mail.imap import ImapMailbox
 
-    kind = desk.settings.mail
-    if kind == "local":
-        if desk.settings.address is None:
-            return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
-        if not (desk.settings.home / "mail.db").exists():
-            return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
-        if not (desk.settings.home / "mail.db").stat().st_size:
-            return bad("the local mailbox is empty, down to its tables", RESTORE)
-        if damage := await asyncio.to_thread(find_damage, desk.settings.home / "mail.db"):
-            return bad(f"the local mailbox is damaged: {damage}", RESTORE)
+    account = account or desk.settings.default_account
+    if account.kind == "local" and (found := await _check_local(desk, account)):
+        return found
+    mailbox = desk.account_mailbox(account.name)
     async with asyncio.timeout(_SECONDS):
-        await desk.mailbox.search("", 1)
-        address = await desk.mailbox.address()
-        if isinstance(desk.mailbox, ImapMailbox) and desk.settings.smtp_url is None:
+        await mailbox.search("", 1)
+        address = await mailbox.address()
+        if isinstance(mailbox, ImapMailbox) and account.smtp_url is None:
             return warning(
                 "imap can be read, but no account sends for it", "set DESKHAND_SMTP_URL to smtps://USER@HOST"
             )
-        if isinstance(desk.mailbox, ImapMailbox):
-            await desk.mailbox.try_relay()
-    return good(f"{kind}, signed in as {audit.masked(address)}")
+        if isinstance(mailbox, ImapMailbox):
+            await mailbox.try_relay()
+    if account.addresses and address.casefold() not in account.addresses:
+        return bad(f"{account.kind}, signed in as {audit.masked(address)}, which is not its address", "correct it")
+    return good(f"{account.kind}, signed in as {audit.masked(address)}")
+
+
+async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
+    if account.address is None:
+        return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
+    file = desk.settings.mail_file(account.name)
+    if not file.exists():
+        return good(f"local, for {audit.masked(account.address)}; no mail yet")
+    if not file.stat().st_size:
+        return bad("the local mailbox is empty, down to its tables", RESTORE)
+    if damage := await asyncio.to_thread(find_damage, file):
+        return bad(f"the local mailbox is damaged: {damage}", RESTORE)
+    return None
 
 
 def approvals(desk: Desk) -> Finding:
