@@ -222,7 +222,7 @@ async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_i
     card = await the_card(quiet_desk)
     async with opened(quiet_desk, says=("status of 409",)) as page:
         await page.goto(f"/approvals/{card.id}")
-        await page.locator("summary", has_text="Do it this way").click()
+        await page.locator("summary", has_text="Ask for changes").click()
         await page.get_by_label("What to do instead").fill("half a senten")
         await quiet_desk.answers.edit(card.id, card.digest, Letter(HELLO["to"], "Other", "Other words.\n"), "person")
         await expect(page.get_by_text("The open card has changed.")).to_be_visible(timeout=10_000)

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from deskhand.clock import iso
+from deskhand.clock import from_ms, iso, to_ms
 from deskhand.errors import UnderWay
 from deskhand.gate import askers, ledger
 from deskhand.gate.actions import Action
@@ -61,8 +61,11 @@ class Asking:
 
 
 def _describe_wait(request: Request) -> str:
-    until = f", expires {iso(request.expires)}" if request.expires else ""
-    return f"Waiting for the person (id {request.id}, since {iso(request.created)}{until}); do not send again."
+    def kept(at: datetime) -> str:
+        return iso(from_ms(to_ms(at)))  # as the row has it, and whoever asks for it later hears it
+
+    until = f", expires {kept(request.expires)}" if request.expires else ""
+    return f"Waiting for the person (id {request.id}, since {kept(request.created)}{until}); do not send again."
 
 
 def open_request(

@@ -187,9 +187,11 @@ async def _show(
     if card:
         permit = await permissions.offer(desk, await desk.waiting.card(card.id))
         beside = await _beside(desk, card) | {"permit": permit}
-    said = _SAID.get(request.query_params.get("done", ""))
+    done = request.query_params.get("done", "")
+    said = _SAID.get(done)
     title = card.subject if alone and card else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
+    known["told_below"] = done not in ("woken", "undone")  # beside the undo of that answer
     context = {"title": title, "here": "/", **listing, **known, **beside}
     return await render(request, "approvals.html", status=status, **context)
 
