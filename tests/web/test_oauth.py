@@ -165,7 +165,7 @@ async def opened(environment: dict[str, str], *, whole: bool = True) -> AsyncIte
     app = site(desk, beside=doors.routes)
     async with (
         doors.run(),
-        served(app) as address,
+        served(app, desk.settings.trusted_proxies) as address,
         signed_in(desk, address) as person,
         httpx2.AsyncClient(base_url=address, timeout=60) as http,
     ):
@@ -215,6 +215,32 @@ async def test_whoever_is_turned_away_learns_where_a_token_is_had(whole: Place) 
         "/oauth/register",
     }
     assert (await http.get("/.well-known/oauth-protected-resource/approvals")).status_code == 404
+
+
+@requirement("oauth:metadata")
+async def test_behind_a_proxy_everything_is_said_and_bound_under_the_desks_own_name(home: Home) -> None:
+    own = "https://desk.example.net"
+    behind = {"Host": "desk.example.net", "X-Forwarded-Proto": "https"}
+    async with opened(home.environment | {"DESKHAND_ORIGIN": own}, whole=False) as place:
+        http = place.chat.http
+        http.headers.update(behind)
+        place.person.http.headers.update(behind)
+        challenge = (await http.post("/gmail/mcp", json=PING)).headers["www-authenticate"]
+        assert f'resource_metadata="{own}/.well-known/oauth-protected-resource/gmail/mcp"' in challenge
+        about = (await http.get("/.well-known/oauth-protected-resource/gmail/mcp")).json()
+        server = (await http.get("/.well-known/oauth-authorization-server")).json()
+        assert (about["resource"], about["authorization_servers"]) == (f"{own}/gmail/mcp", [own])
+        assert (server["issuer"], server["token_endpoint"]) == (own, f"{own}/oauth/token")
+        await place.chat.register()
+        (key,) = [value for name, value in place.person.http.cookies.items() if name.startswith("deskhand-")]
+        place.person.http.headers["Cookie"] = f"__Host-deskhand-443={key}"
+        back = await place.allow(place.chat.asks(resource=f"{own}/gmail/mcp"))
+        assert back["iss"] == own
+        given = (await place.chat.redeem(back["code"], resource=f"{own}/gmail/mcp")).json()
+        assert await place.chat.enters(given["access_token"]) == 200
+        local = place.chat.asks(resource="http://127.0.0.1:1/gmail/mcp")
+        refused = await place.person.http.get("/oauth/authorize", params=local)
+        assert heard(refused)["error"] == "invalid_target"
 
 
 @requirement("oauth:consent")
