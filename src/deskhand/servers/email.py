@@ -17,7 +17,8 @@ from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
 from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.gate.requests import Request
 from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
