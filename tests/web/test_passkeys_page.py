@@ -172,6 +172,13 @@ async def test_on_127_0_0_1_the_page_leads_to_the_name_of_this_machine(home: Hom
         (link,) = re.findall(r'href="(http://localhost:\d+/enter/[^"]+)"', told.text)
         assert (await owner.http.get(link)).status_code == 303
         assert (await owner.http.get(f"{owner.device.origin}/passkeys")).status_code == 200
+        owner.http.cookies.clear()
+        by_number = str(owner.http.base_url)
+        assert owner.device.origin not in (await owner.http.get(f"{by_number}/enter")).text
+        owner.http.base_url = owner.device.origin
+        await by_link(owner)
+        await owner.makes_key(password=PASSWORD)
+        assert f"{owner.device.origin}/enter" in (await owner.http.get(f"{by_number}/enter")).text
 
 
 @requirement("passkey:commands")
