@@ -98,8 +98,9 @@ class Answers:
         """A yes without a hold: to this digest, or to what is there in this moment."""
         request = _demand_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
-            answer = await self._answer("approved", by, proof, request)
             now = self._now()
+            word: Word = "held" if request.is_early(now) else "approved"
+            answer = await self._answer(word, by, proof, request)
             await self._demand_sendable(request)
             await self._write(request, lambda tx: approve(tx, request, answer, now, due=now))
         return await self._waiting.card(request_id)
@@ -187,10 +188,14 @@ class Answers:
         card = await self._waiting.card(request_id)
         return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof, request))
 
+    async def demand_person(self, by: str, proof: Claim, word: str) -> None:
+        """Refuse who proves too little to answer: what only the person may do, they may not either."""
+        proven = await self._claims.prove(by, proof, Said(word=word))
+        self._policy.demand(proven.proof)
+
     async def permit_again(self, by: str, proof: Claim = "page") -> None:
         """Permissions that were turned off count again."""
-        proven = await self._claims.prove(by, proof, Said(word="permit again"))
-        self._policy.demand(proven.proof)
+        await self.demand_person(by, proof, "permit again")
         await self._permitting.turn(by, on=True)
 
     # Whose word it is.
