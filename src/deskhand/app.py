@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
-from deskhand import clock
+from deskhand import clock, running
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once
 from deskhand.parts import Parts
@@ -93,7 +93,17 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file, self._sign_note, self._local_now)
+        settings = self.settings
+        return Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+
+    @property
+    def own_root(self) -> Path:
+        """Where the desk's own folders lie: the vault, or one folder in it, which is made where it is missing."""
+        from deskhand.notes import paths
+
+        vault = self.settings.vault
+        with paths.opened(vault, self.settings.inside, create=True) as (_, names):
+            return vault.joinpath(*names)
 
     def _local_now(self) -> datetime:
         return self.now().astimezone(ZoneInfo(self.settings.timezone))
@@ -238,13 +248,34 @@ class Desk:
         """What counts here as the person's answer."""
         from deskhand.gate.proofs import Policy
 
-        return Policy(self.settings.proof, partial(self.secret, "proof.key"))
+        return Policy(self.settings.proof, partial(self.secret, "proof.key"), self._sealed_mark.exists)
+
+    @property
+    def _sealed_mark(self) -> Path:
+        """Where it is known, outside the database, that a password needs a seal."""
+        return self.settings.home / "password.sealed"
+
+    def seal_password(self, kept: str) -> str:
+        """The hash as it is kept; from now on none counts without a seal."""
+        from deskhand.gate import passwords
+
+        self.adopt_password()
+        return passwords.seal_hash(kept, self.policy.seal)
+
+    def adopt_password(self) -> None:
+        """Seal, once, the password that an earlier version kept."""
+        from deskhand.gate import passwords
+
+        if not self._sealed_mark.exists():
+            self.store.write_sync(passwords.adopt, self.policy.seal)
+            create_once(self._sealed_mark, b"")
 
     @cached_property
     def door(self) -> "Door":
         """How the person answers in the vault; closed where this desk has none."""
         from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
+        from deskhand.gate.folders import Folders
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
@@ -253,7 +284,8 @@ class Desk:
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
+        folders = Folders(settings.vault, settings.inside)
+        return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
     def gate(self) -> "Gate":
@@ -352,7 +384,8 @@ class Desk:
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
 
-            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
+            logs = (*self.settings.inside, "Logs")
+            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
 
     async def settle_record(self) -> None:
         """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen."""
@@ -362,6 +395,15 @@ class Desk:
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
             del self._owed[0]
+
+    def card_address(self, request_id: str) -> str | None:
+        """Where the person sees a request; None where no desk runs."""
+        address = self.settings.inbox_origin
+        if address is None:
+            with suppress(DeskError):
+                if found := running.find(self.settings.home):
+                    address = found.address
+        return address and f"{address}/requests/{request_id}"
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from deskhand.clock import iso
 from deskhand.errors import UnderWay
-from deskhand.gate import ledger
+from deskhand.gate import askers, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
@@ -29,7 +29,9 @@ class Asking:
         """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
-            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
+            return NotApproved(
+                "rejected", self._door.name_place("Rejected", known.file), f"The person said no to it{reason}."
+            )
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
@@ -41,11 +43,12 @@ class Asking:
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
         if request.revision > 1:
-            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}")
+            said = f"The approval file was edited, so it released nothing. {where}"
+            return NotApproved("changed", path, said, request.id)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}")
-        return NotApproved("waiting", path, where)
+            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh)
+        return NotApproved("waiting", path, where, request.id, request is fresh)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):
@@ -83,8 +86,9 @@ def open_request(
         file=file_name(name, action.kind, 1),
         folder="Pending_Approval",
         created=now,
-        expires=now + LIFETIME,
+        expires=max(now, action.send_at or now) + LIFETIME,
         asked_by=by,
+        asker=askers.current_asker(),
         sender=sender,
         participants=participants,
         warnings=warnings,
