@@ -22,14 +22,14 @@ from starlette.types import Message, Receive
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.actions import BODY_LIMIT
+from deskhand.gate.fields import BODY_LIMIT
 from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.address import own_origin
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session, Way
-from deskhand.web.signing import demand_assertion, keys_here, offer, signing_origin
+from deskhand.web.signing import demand_assertion, find_localhost, keys_here, offer, signing_origin
 
 Page = Callable[[Request], Awaitable[Response]]
 Effect = Callable[[Request, FormData], Awaitable[Response]]
@@ -182,6 +182,7 @@ async def _show_sign_in(request: Request, wrong: Way | None = None, status: int 
         "has_password": await desk.store.read(passwords.is_set),
         "has_codes": await desk.store.read(passkeys.count_codes),
         "has_passkeys": await keys_here(request),
+        "at_localhost": await find_localhost(request),
     }
     return await render(request, "enter.html", title="Sign in", status=status, **known)
 
