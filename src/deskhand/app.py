@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
-from deskhand import clock
+from deskhand import clock, running
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once
 from deskhand.parts import Parts
@@ -382,6 +382,15 @@ class Desk:
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
             del self._owed[0]
+
+    def card_address(self, request_id: str) -> str | None:
+        """Where the person sees a request; None where no desk runs."""
+        address = self.settings.inbox_origin
+        if address is None:
+            with suppress(DeskError):
+                if found := running.find(self.settings.home):
+                    address = found.address
+        return address and f"{address}/requests/{request_id}"
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):

@@ -41,11 +41,12 @@ class Asking:
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
         if request.revision > 1:
-            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}")
+            said = f"The approval file was edited, so it released nothing. {where}"
+            return NotApproved("changed", path, said, request.id)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}")
-        return NotApproved("waiting", path, where)
+            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh)
+        return NotApproved("waiting", path, where, request.id, request is fresh)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):

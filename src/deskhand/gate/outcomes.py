@@ -53,6 +53,9 @@ class NotApproved:
     request: str
     """Where the request lies in the vault."""
     note: str
+    waits: str | None = None
+    """The id of the request that waits for the person's answer."""
+    is_new: bool = False
 
 
 Outcome = Departure | NotApproved
