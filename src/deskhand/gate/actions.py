@@ -149,7 +149,7 @@ class Mail(Face):
 
     counted = True
     may_be_permitted = True
-    free = frozenset({"kind", "body", "reply_to_message_id", "in_reply_to", "references"})
+    free = frozenset({"body", "reply_to_message_id", "in_reply_to", "references"})
     way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
     caution = (
         "A mail cannot be called back once it left.",
