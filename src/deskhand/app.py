@@ -93,7 +93,17 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file, self._sign_note, self._local_now)
+        settings = self.settings
+        return Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+
+    @property
+    def own_root(self) -> Path:
+        """Where the desk's own folders lie: the vault, or one folder in it, which is made where it is missing."""
+        from deskhand.notes import paths
+
+        vault = self.settings.vault
+        with paths.opened(vault, self.settings.inside, create=True) as (_, names):
+            return vault.joinpath(*names)
 
     def _local_now(self) -> datetime:
         return self.now().astimezone(ZoneInfo(self.settings.timezone))
@@ -265,6 +275,7 @@ class Desk:
         """How the person answers in the vault; closed where this desk has none."""
         from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
+        from deskhand.gate.folders import Folders
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
@@ -273,7 +284,8 @@ class Desk:
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
+        folders = Folders(settings.vault, settings.inside)
+        return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
     def gate(self) -> "Gate":
@@ -372,7 +384,8 @@ class Desk:
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
 
-            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
+            logs = (*self.settings.inside, "Logs")
+            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
 
     async def settle_record(self) -> None:
         """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen."""

@@ -29,7 +29,9 @@ class Asking:
         """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
-            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
+            return NotApproved(
+                "rejected", self._door.name_place("Rejected", known.file), f"The person said no to it{reason}."
+            )
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
@@ -84,7 +86,7 @@ def open_request(
         file=file_name(name, action.kind, 1),
         folder="Pending_Approval",
         created=now,
-        expires=now + LIFETIME,
+        expires=max(now, action.send_at or now) + LIFETIME,
         asked_by=by,
         asker=askers.current_asker(),
         sender=sender,

@@ -58,6 +58,7 @@ class Card:
     subject: str
     body: str
     attachments: tuple[Enclosure, ...]
+    send_at: datetime | None
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -239,6 +240,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         subject=mail.subject,
         body=mail.body,
         attachments=mail.attachments,
+        send_at=mail.send_at,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,

@@ -30,7 +30,7 @@ from deskhand.servers.email import describe_ended, email_tools
 from deskhand.servers.everyday import everyday_tools
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import account_names, mail_recorder, one_line
-from deskhand.servers.obsidian import more_notes_tools, notes_tools
+from deskhand.servers.obsidian import more_notes_tools, notes_tools, say_place
 from deskhand.servers.prompts import PROMPTS
 from deskhand.servers.sending import sending_tools
 from deskhand.servers.server import DeskServer, protocol_error
@@ -93,6 +93,7 @@ class DeskAction(BaseModel):
     revision: int
     created: str
     expires: str | None
+    send_at: str | None = Field(None, exclude_if=lambda value: value is None)
     said: str | None = Field(description="the person's words with their no")
     message_id: str | None = Field(description="once it was sent")
 
@@ -167,7 +168,7 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
     server = _WholeDesk(
         "desk",
         [each for several in tools.values() for each in several],
-        instructions=INSTRUCTIONS,
+        instructions=INSTRUCTIONS + say_place(desk),
         error_form=_error_form,
         record=_recorder(desk, tools),
         area={each.name: area for area, several in tools.items() for each in several},
@@ -237,6 +238,7 @@ def _action_of(request: Request) -> DeskAction:
         revision=request.revision,
         created=iso(request.created),
         expires=iso(request.expires) if request.expires else None,
+        send_at=iso(action.send_at) if action.send_at else None,
         said=said,
         message_id=request.message_id,
     )

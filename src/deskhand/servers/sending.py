@@ -34,7 +34,9 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         if not paths:
             return ()
         demand_notes()
-        found = [await to_thread.run_sync(read_file, desk.settings.vault, path, LARGEST) for path in paths]
+        vault = desk.settings.vault
+        inside = desk.settings.inside
+        found = [await to_thread.run_sync(read_file, vault, path, LARGEST, inside) for path in paths]
         return await keep([(path.rpartition("/")[2], content, path, None) for path, content in found])
 
     async def keep(files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:
@@ -43,7 +45,13 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         return tuple([await to_thread.run_sync(enclose, *each) for each in files])
 
     async def send_email(
-        to: To, subject: Subject, body: Body, cc: Cc = None, bcc: Bcc = None, attachments: Files = None
+        to: To,
+        subject: Subject,
+        body: Body,
+        cc: Cc = None,
+        bcc: Bcc = None,
+        attachments: Files = None,
+        send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
     ) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text and these recipients;
         until then the answer says where the request waits."""
@@ -55,6 +63,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             body=body,
             as_text=True,
             attachments=await attach(attachments),
+            send_at=send_at,
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
@@ -98,6 +107,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             text = f"{body.rstrip()}\n\n{quote_original(original)}".lstrip()
         letter = SendEmail(
             kind="forward_email",
+            reply_to_message_id=message_id,
             to=to,
             cc=cc or [],
             subject=forward_subject(original.summary.subject),
