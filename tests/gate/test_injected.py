@@ -16,7 +16,7 @@ from tests.requirements import requirement
 pytestmark = pytest.mark.anyio
 
 EVIL = "mallory@evil.example"
-OTHERS = [
+OTHERS: list[dict[str, Any]] = [
     *[
         {"to": to}
         for to in (EVIL, "ann@examp1e.org", "ann@exаmple.org", "Ann@evil.example", "ann@example.org.evil.example")
