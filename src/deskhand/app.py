@@ -259,15 +259,16 @@ class Desk:
         """The hash as it is kept; from now on none counts without a seal."""
         from deskhand.gate import passwords
 
-        self.adopt_password()
+        self.adopt_secrets()
         return passwords.seal_hash(kept, self.policy.seal)
 
-    def adopt_password(self) -> None:
-        """Seal, once, the password that an earlier version kept."""
-        from deskhand.gate import passwords
+    def adopt_secrets(self) -> None:
+        """Seal, once, what an earlier version kept, or a desk with another key: the password and the passkeys."""
+        from deskhand.gate import passkeys, passwords
 
         if not self._sealed_mark.exists():
             self.store.write_sync(passwords.adopt, self.policy.seal)
+            self.store.write_sync(passkeys.adopt, self.policy.seal)
             create_once(self._sealed_mark, b"")
 
     @cached_property

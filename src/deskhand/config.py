@@ -298,7 +298,7 @@ class Settings(BaseModel):
         "proof",
         "DESKHAND_PROOF",
         "vault, page or passkey",
-        "The least that counts as your answer: a moved file, the page or terminal, or your password for each answer.",
+        "The least that counts as your answer: a moved file, the page or terminal, a passkey or password for each one.",
         ...,
     )
     max_sends: int = option(
