@@ -16,13 +16,21 @@ from tests.requirements import requirement
 pytestmark = pytest.mark.anyio
 
 EVIL = "mallory@evil.example"
+PEOPLE: list[dict[str, Any]] = [
+    {"to": ["ann@example.org", EVIL]},
+    {"to": [EVIL, "ann@example.org"]},
+    {"to": "ann+x@example.org"},
+    {"cc": [EVIL]},
+    {"bcc": [EVIL]},
+    {"cc": ["bob@example.org"]},
+    {"bcc": ["me@example.org"]},
+]
 OTHERS: list[dict[str, Any]] = [
     *[
         {"to": to}
         for to in (EVIL, "ann@examp1e.org", "ann@exаmple.org", "Ann@evil.example", "ann@example.org.evil.example")
     ],
-    *[{"to": ["ann@example.org", EVIL]}, {"to": [EVIL, "ann@example.org"]}, {"to": "ann+x@example.org"}],
-    *[{"cc": [EVIL]}, {"bcc": [EVIL]}, {"cc": ["bob@example.org"]}, {"bcc": ["me@example.org"]}],
+    *PEOPLE,
     *[{"subject": subject} for subject in ("Re: Meeting notes", "meeting notes", "Meeting notes ", "", "Invoice")],
     *[{"attachments": [path]} for path in ("Secret.md", "Plan.txt")],
     *[
