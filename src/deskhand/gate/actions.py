@@ -251,7 +251,7 @@ async def complete(
             account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            to, cc = mime.reply_recipient(found, account), ""
+            to, cc = mime.reply_recipient(found, account, *own), ""
             if proposal.all:
                 to, cc = address_all(found, {account, *own})
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
