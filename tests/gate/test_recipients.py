@@ -182,6 +182,16 @@ async def test_the_person_edits_who_gets_it(site: Site, desk: Desk, client: Clie
     assert [each.address for each in kept.everybody] == ["ann@example.org"]
 
 
+async def test_a_file_that_is_moved_says_yes_to_all_of_them(site: Site, client: Client) -> None:
+    many = SEVERAL | {"to": [f"somebody.with.a.long.name.{number}@example.org" for number in range(40)]}
+    await call(client, **many)
+    site.approve()
+
+    assert "Email sent successfully." in await call(client, **many)
+    ((reached, _),) = site.gmail.account.reached
+    assert len(reached) == 44
+
+
 async def test_the_person_adds_somebody_in_the_file_and_it_waits_anew(site: Site, desk: Desk, client: Client) -> None:
     await call(client, **SEVERAL)
     file = site.approve()
