@@ -18,7 +18,7 @@ from deskhand.gate import files, ledger, proofs
 from deskhand.gate.actions import Action
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.drafts import HEARD, DraftReader
-from deskhand.gate.folders import RequestFile
+from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.following import knows_thread, says_the_same
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.requests import Request, file_name
@@ -144,9 +144,7 @@ class VaultDoor(DraftReader):
     def _see(self, request: Request) -> Move | None:
         found = self.locate(request)
         if found is None:
-            move = _see_missing(request)
-            gone = isinstance(move, TakenBack) and not self.folders.has("Approved")
-            return Away() if gone else move
+            return _see_missing(request, self.folders)
         match found.folder:
             case "Rejected":
                 if request.state != "rejected" and request.folder == "Rejected":
@@ -347,11 +345,12 @@ class VaultDoor(DraftReader):
         return await self._store.read(ledger.find, request.id) or request
 
 
-def _see_missing(request: Request) -> Move | None:
+def _see_missing(request: Request, folders: Folders) -> Move | None:
     if request.state == "unknown":
         return Outdated()
-    gone = request.state == "approved" and request.folder == "Approved"
-    return TakenBack() if gone else None
+    if request.state != "approved" or request.folder != "Approved":
+        return None
+    return TakenBack() if folders.has("Approved") else Away()
 
 
 def _see_waiting(request: Request, found: RequestFile) -> Move | None:
