@@ -13,16 +13,18 @@ from datetime import datetime, timedelta
 from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import later, ledger
+from deskhand.gate import later, ledger, results
 from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
+from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
-from deskhand.mail import Mailbox, Sent
+from deskhand.gate.toolcall import ToolCall
+from deskhand.mail import FullMessage, Mailbox, Sent
 from deskhand.store import Store, Transaction
 
 __all__ = [
@@ -47,6 +49,7 @@ class Gate:
         door: Door,
         now: Callable[[], datetime],
         lease: timedelta = LEASE,
+        servers: Callable[[], Servers] = no_servers,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -56,7 +59,7 @@ class Gate:
         self._turn = timedelta(seconds=settings.lease_seconds)
         """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
         self._asking = Asking(store, door)
-        self._delivery = Delivery(settings, store, mailbox, door, now, lease)
+        self._delivery = Delivery(settings, store, mailbox, door, now, lease, servers)
 
     async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record."""
@@ -64,7 +67,7 @@ class Gate:
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
         try:
-            action, answered = await complete(proposal, self._mailbox())
+            action, answered = await self._complete(proposal)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
@@ -86,6 +89,11 @@ class Gate:
             asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
         await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
         return asked
+
+    async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
+        if isinstance(proposal, ToolCall):
+            return proposal, None
+        return await complete(proposal, self._mailbox())
 
     async def _is_approved(self, proposal: Proposal) -> bool:
         """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""
@@ -195,12 +203,13 @@ class Gate:
         """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
         now = self._now()
         fresh = request.expires is None or now < request.expires
-        repeated = request.asked_by == call.by and now < request.left + REPEATED
+        repeated = request.asked_by == call.by and now < request.left + REPEATED and request.action.is_told_again
         if request.state != "sent" or not (repeated or (request.untold and fresh)):
             return None
         if not await self._store.write(ledger.mark_told, request) and not repeated:
             return None
-        mail = Sent(request.message_id or "", request.thread_id or "")
+        result = await self._store.read(results.find, request.id, now)
+        mail = Sent(request.message_id or "", request.thread_id or "", result=result)
         edited = request.digest != request.asked
         done = Released(mail, request.left, edited, request.action, earlier=request.id)
         parameters = {**call.parameters, **facts_of(request), "told": True}

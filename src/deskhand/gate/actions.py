@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, TypeA
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.face import Face, NoMail
+from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import recipient
 from deskhand.mail.changes import Doing
@@ -108,7 +109,7 @@ class UpdateEmails(BaseModel):
     mails: tuple[ListedMail, ...]
 
 
-Proposal = SendEmail | ReplyEmail | UpdateEmails
+Proposal = SendEmail | ReplyEmail | UpdateEmails | ToolCall
 
 
 class Mail(Face):
@@ -217,7 +218,7 @@ def _line_of(mail: ListedMail) -> str:
     return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
 
 
-Action = Annotated[Mail | MailChange, Discriminator("kind")]
+Action = Annotated[Mail | MailChange | ToolCall, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
 Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
@@ -263,7 +264,9 @@ def _lines(mail: Action) -> list[str]:
     return [f"To: {mail.to}", f"Subject: {mail.subject}", "", *mail.body.splitlines()]
 
 
-async def complete(proposal: Proposal, mailbox: Mailbox) -> tuple[Action, FullMessage | None]:
+async def complete(
+    proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox
+) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
     account = await mailbox.address()
     match proposal:

@@ -29,23 +29,24 @@ class Asking:
         """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
-            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.")
+            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.", known.id)
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
         path = await self._door.ensure_waiting(request)
         where = (
             f"Only the person decides, so write and move no file for it. The request waits in {path};"
-            f" {self._door.how}, the same call sends it."
+            f" {self._door.how}, the same call {_released(request)}."
         )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
         if request.revision > 1:
-            return NotApproved("changed", path, f"The approval file was edited, so it released nothing. {where}")
+            said = f"The approval file was edited, so it released nothing. {where}"
+            return NotApproved("changed", path, said, request.id)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}")
-        return NotApproved("waiting", path, where)
+            return NotApproved("expired", path, f"{said} {where}", request.id)
+        return NotApproved("waiting", path, where, request.id)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):
@@ -62,7 +63,7 @@ def open_request(
     """A request of a tool, as it begins; `before` is what became of the same mail."""
     note = None
     if before is not None and before.state == "sent":
-        note = describe_earlier_send(before.id, before.left)
+        note = describe_earlier_send(before.id, before.left, before.action.noun)
     name = uuid.uuid4().hex[:16]
     sender = None
     warnings: tuple[str, ...] = ()
@@ -87,6 +88,12 @@ def open_request(
         warnings=warnings,
         note=note,
     )
+
+
+def _released(request: Request) -> str:
+    if request.action.noun == "call":
+        return "gives its result"
+    return "sends it"
 
 
 def _sender_of(mail: FullMessage) -> str:

@@ -30,18 +30,17 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import ledger, proofs, sends
-from deskhand.gate.actions import Mail, MailChange, compose
+from deskhand.gate import ledger, proofs, results, sends
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
+from deskhand.gate.hands import Hand, Servers, hand_for, no_servers
 from deskhand.gate.later import backoff
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
 from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Request, file_name
-from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
-from deskhand.mail.changes import Deed
+from deskhand.mail import Mailbox, NotSent, Sent, Unclear
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
@@ -70,55 +69,6 @@ class _Unseen:
 _Sending = Sent | Unclear | _Refused | _Unseen
 
 
-class MailHand:
-    """How a mail leaves: by a token that finds it again, whatever becomes of the answer."""
-
-    def __init__(self, mailbox: Mailbox, mail: Outgoing) -> None:
-        self._mailbox = mailbox
-        self._mail = mail
-
-    async def prepare(self) -> str:
-        return await self._mailbox.prepare(self._mail)
-
-    async def send(self, token: str, keep: Keep) -> Sent:
-        return await self._mailbox.send(token, self._mail, keep)
-
-    async def check(self, token: str) -> Sent | NotSent | Unclear:
-        return await self._mailbox.check(token, self._mail)
-
-
-class ChangeHand:
-    """How mails are changed. It may be done twice, so that nobody has to know whether it was done."""
-
-    def __init__(self, mailbox: Mailbox, action: MailChange) -> None:
-        self._mailbox = mailbox
-        self._action = action
-
-    async def prepare(self) -> str:
-        return self._action.digest
-
-    async def send(self, token: str, keep: Keep) -> Sent:
-        await keep(token)
-        ids = [mail.id for mail in self._action.mails]
-        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
-        return Sent("", "")
-
-    async def check(self, token: str) -> Sent | NotSent | Unclear:
-        return NotSent(token)
-
-
-Hand = MailHand | ChangeHand
-
-
-async def hand_for(request: Request, mailbox: Callable[[], Mailbox]) -> Hand:
-    match request.action:
-        case Mail() as mail:
-            date = request.frozen or request.created
-            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date))
-        case MailChange() as change:
-            return ChangeHand(mailbox(), change)
-
-
 class Delivery:
     def __init__(
         self,
@@ -128,10 +78,12 @@ class Delivery:
         door: Door,
         now: Callable[[], datetime],
         lease: timedelta = LEASE,
+        servers: Callable[[], Servers] = no_servers,
     ) -> None:
         self._settings = settings
         self._store = store
         self._mailbox = mailbox
+        self._servers = servers
         self._door = door
         self._now = now
         self._lease = lease
@@ -217,14 +169,14 @@ class Delivery:
     async def _send_and_settle(self, request: Request, call: GateCall) -> Departure:
         """The row is `sending`, and ours until its lease ends."""
         call = replace(call, parameters={**call.parameters, **facts_of(request)})
-        hand = await hand_for(request, self._mailbox)
+        hand = await hand_for(request, self._mailbox, self._servers)
         match await self._send(request, hand, call):
             case Sent() as sent:
                 done: Departure = Released(
                     sent, self._now(), edited=request.digest != request.asked, action=request.action
                 )
                 untold = not call.proposed and request.origin == "tool"
-                await self.record(call, done, lambda tx: ledger.mark_sent(tx, request, sent, untold=untold))
+                await self.record(call, done, lambda tx: self._mark_sent(tx, request, sent, untold=untold))
             case _Refused(error):
                 done = Failed(error)
                 await self.record(call, done, lambda tx: self._put_back(tx, request, error))
@@ -236,6 +188,11 @@ class Delivery:
                 return await self._leave_to_person(request, why, call)
         await self._door.follow(request)
         return done
+
+    def _mark_sent(self, tx: Transaction, request: Request, sent: Sent, *, untold: bool) -> None:
+        ledger.mark_sent(tx, request, sent, untold=untold)
+        if sent.result is not None:
+            results.keep(tx, request.id, sent.result, self._now())
 
     async def _send(self, request: Request, hand: Hand, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
@@ -273,7 +230,8 @@ class Delivery:
 
     async def _send_once(self, request: Request, token: str, hand: Hand) -> _Sending | NotSent:
         """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
-        if request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
+        patience = self._step * hand.steps
+        if request.lease is None or self._now() + timedelta(seconds=patience) > request.lease:
             return _Unseen(_under_way())
         kept: list[str] = []
 
@@ -283,7 +241,7 @@ class Delivery:
             kept.append(later)
 
         try:
-            with anyio.fail_after(self._step):
+            with anyio.fail_after(patience):
                 return await hand.send(token, keep)
         except UnderWay as error:
             return _Unseen(error)
@@ -309,14 +267,15 @@ class Delivery:
 
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
+        action = request.action
         revision = request.revision + 1
         note = (
-            f"This mail may have been sent already ({why}). Look into your Sent folder. To send it once more,"
-            " move this file to Approved/; to leave it at that, to Rejected/."
+            f"This {action.noun} may have {action.done} already ({why}). {action.where_to_look} To {action.again} it"
+            " once more, move this file to Approved/; to leave it at that, to Rejected/."
         )
         changes: dict[str, Any] = {
             "revision": revision,
-            "file": file_name(request.id, request.action.kind, revision),
+            "file": file_name(request.id, action.kind, revision),
             "folder": "Pending_Approval",
             "note": note,
             "expires": self._now() + LIFETIME,
@@ -367,7 +326,7 @@ def _under_way() -> UnderWay:
 
 def _unknown(request: Request) -> OutcomeUnknown:
     return OutcomeUnknown(
-        "outcome unknown; the mail may or may not have been sent, and it is not sent again by itself",
+        f"outcome unknown; {request.action.unknown}",
         hint=f"the person can look into the Sent folder and decide with Pending_Approval/{request.file}",
         reason="unknown",
         request=f"Pending_Approval/{request.file}",

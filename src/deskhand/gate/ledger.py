@@ -9,6 +9,7 @@ from typing import Any
 from deskhand import clock
 from deskhand.gate.actions import read_action
 from deskhand.gate.requests import OPEN, Folder, Request, State
+from deskhand.gate.toolcall import TARGET
 from deskhand.mail import Sent
 from deskhand.store import Row, Transaction
 
@@ -192,8 +193,8 @@ def earlier_sends(tx: Transaction, digests: Sequence[str]) -> dict[str, tuple[st
 
 
 def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
-    sql = "SELECT DISTINCT recipient FROM requests WHERE state = 'sent' LIMIT ?"
-    return [address for (address,) in tx.all(sql, limit)]
+    sql = "SELECT DISTINCT recipient FROM requests WHERE state = 'sent' AND recipient NOT LIKE ? LIMIT ?"
+    return [address for (address,) in tx.all(sql, f"{TARGET}%", limit)]
 
 
 # Changing.

@@ -53,6 +53,8 @@ class NotApproved:
     request: str
     """Where the request lies in the vault."""
     note: str
+    id: str = ""
+    """Of the request; empty where there is none."""
 
 
 Outcome = Departure | NotApproved

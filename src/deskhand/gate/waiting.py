@@ -18,7 +18,7 @@ from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "update_emails", "draft"]
+Kind = Literal["send_email", "reply_email", "update_emails", "call_tool", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
 _FURTHEST = 18
@@ -52,6 +52,8 @@ class Card:
     to: tuple[Recipient, ...]
     subject: str
     body: str
+    rows: tuple[tuple[str, str], ...]
+    """The arguments of a call, each by its path."""
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -207,6 +209,7 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
         to=(recipient,),
         subject=mail.subject,
         body=mail.body,
+        rows=mail.rows,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,
@@ -227,7 +230,7 @@ def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tup
         sender=request.sender,
         domains=known.domains,
         warnings=request.warnings,
-        sent_before=describe_earlier_send(*sent) if sent else None,
+        sent_before=describe_earlier_send(*sent, request.action.noun) if sent else None,
     )
     if request.fault is None:
         return found

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from deskhand.app import Desk
 from deskhand.errors import DeskError, mcp_error
 from deskhand.servers import SERVERS, ServerKind
+from deskhand.servers.foreign import open_door
 from deskhand.servers.server import DeskServer
 
 # The desk has a terminal of its own: a tmux session that ends must not take it along.
@@ -47,9 +48,45 @@ class ServerDoor:
             await asyncio.Event().wait()
 
 
+class GuardDoors:
+    """Where the servers behind the gate answer, each under its name; one opens when somebody comes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._open: dict[str, tuple[asyncio.Task[None], asyncio.Future[ASGIApp]]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            app = await self._find(scope["path_params"]["name"])
+        except DeskError as error:
+            app = JSONResponse(mcp_error(error), error.http_status)
+        await app(scope, receive, send)
+
+    async def _find(self, name: str) -> ASGIApp:
+        self._desk.foreign.entry(name)
+        if name not in self._open:
+            there: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+            self._open[name] = (asyncio.create_task(self._stand_open(name, there)), there)
+        return await asyncio.shield(self._open[name][1])
+
+    async def _stand_open(self, name: str, there: asyncio.Future[ASGIApp]) -> None:
+        server = open_door(self._desk, name, self._desk.token())
+        app = server.streamable_http_app(streamable_http_path=f"/guard/{name}/mcp")
+        async with server.session_manager.run():
+            there.set_result(app)
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        tasks = [task for task, _ in self._open.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Doors:
     desk: Desk
+    guard: GuardDoors
     routes: list[BaseRoute] = field(default_factory=list)
     servers: list[DeskServer] = field(default_factory=list)
     closed: list[ServerDoor] = field(default_factory=list)
@@ -69,11 +106,13 @@ class Doors:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+            await self.guard.close()
 
 
 def open_doors(desk: Desk) -> Doors:
     """A route for each door; one whose part is not set up answers with what to set."""
-    made = Doors(desk)
+    made = Doors(desk, GuardDoors(desk))
+    made.routes.append(Route("/guard/{name}/mcp", made.guard))
     vault = desk.settings.vault_path
     for kind in SERVERS.values():
         door = ServerDoor(desk, kind)

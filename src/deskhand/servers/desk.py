@@ -3,6 +3,7 @@
 It adds nothing to what the other servers can do but a way to follow what waits for the person. Nothing here decides it.
 """
 
+import json
 from collections.abc import Iterator
 from datetime import UTC
 from functools import partial
@@ -18,13 +19,16 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import AuthRequired, BadConfig, Denied, DeskError, mcp_error, printable
+from deskhand.gate import results
 from deskhand.gate.requests import Request
+from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.agentmail import agentmail_tools
 from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.email import email_tools
 from deskhand.servers.everyday import everyday_tools
+from deskhand.servers.foreign import asker
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools
@@ -85,6 +89,9 @@ class DeskAction(BaseModel):
     expires: str | None
     said: str | None = Field(description="the person's words with their no")
     message_id: str | None = Field(description="once it was sent")
+    result: dict[str, Any] | None = Field(
+        None, exclude_if=lambda value: value is None, description="what another server answered, for whoever asked"
+    )
 
 
 class DeskActions(BaseModel):
@@ -104,7 +111,8 @@ def action_tools(desk: Desk) -> list[DeskTool]:
 
     async def get_action(id: ActionId) -> DeskAction:  # noqa: A002 - what the model sees
         """Tell what became of a proposed mail or a draft: its state, and what the person said about it."""
-        return _action_of(await desk.waiting.find(id))
+        request = await desk.waiting.find(id)
+        return _action_of(request, await _find_result(desk, request))
 
     return [
         tool(pending_actions, title="What waits for the person", annotations=READS, recorded_by="nobody"),
@@ -175,7 +183,18 @@ def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
 # What waits.
 
 
-def _action_of(request: Request) -> DeskAction:
+async def _find_result(desk: Desk, request: Request) -> dict[str, Any] | None:
+    """What another server answered, where the caller is who asked for it."""
+    if not isinstance(request.action, ToolCall) or request.action.asker != asker():
+        return None
+    kept = await desk.store.read(results.find, request.id, desk.now())
+    if kept is None:
+        return None
+    answer: dict[str, Any] = json.loads(kept)
+    return answer.get("result") or answer
+
+
+def _action_of(request: Request, result: dict[str, Any] | None = None) -> DeskAction:
     action = request.action
     said = request.note if request.state == "rejected" else None
     return DeskAction(
@@ -190,6 +209,7 @@ def _action_of(request: Request) -> DeskAction:
         expires=iso(request.expires) if request.expires else None,
         said=said,
         message_id=request.message_id,
+        result=result,
     )
 
 
