@@ -59,6 +59,7 @@ SYSTEM_PACKAGES = {
     "tmux": "tmux",
     "dovecot": "dovecot-imapd",
     "chromium": "chromium",
+    "nginx": "nginx-light",
     "zsh": "zsh",
     "fish": "fish",
     "setfacl": "acl",
@@ -199,7 +200,7 @@ def test(arguments):
 
 
 def gather_programs():
-    install_system_packages(["strace", "tmux", "dovecot", "chromium", "zsh", "fish", "setfacl"])
+    install_system_packages(["strace", "tmux", "dovecot", "chromium", "nginx", "zsh", "fish", "setfacl"])
     unpack_servers()
 
 
@@ -243,7 +244,7 @@ def whole_run():
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
-    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "setfacl", "systemd-analyze"])
+    install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "nginx", "setfacl", "systemd-analyze"])
     install_judges()
     programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs

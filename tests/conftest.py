@@ -1,5 +1,6 @@
 """What the tests stand on: real desks in temporary folders, real servers, real PostgreSQL."""
 
+import gc
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from deskhand.servers.obsidian import obsidian_server
 from tests.home import TOKEN, Home
 from tests.terminal import Terminal
 from tests.transports import ERAS, TRANSPORTS, Connect, connected
+from tests.warm import warm_python
 
 if TYPE_CHECKING:
     from tests.gate.site import Site
@@ -36,6 +38,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """What hypothesis tries is the same each time; the long runs try something new."""
     settings.register_profile("suite", derandomize=config.getoption("--scale") == 1)
     settings.load_profile("suite")
+
+
+def pytest_collection_finish() -> None:
+    """All that is here now stays: the collector need not look at it again, nor so often at the rest."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)
 
 
 @pytest.fixture
@@ -161,4 +170,5 @@ def office(home: Home) -> "Office":
     from tests.orchestrator.office import Office
 
     more = {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
+    more["DESKHAND_GMAIL_SERVER"] = f"{warm_python()} -m deskhand mcp gmail"
     return Office(Home(home.vault, home.environment | more))

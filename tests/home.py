@@ -1,9 +1,10 @@
 """A desk's folders, and the token that its servers ask for."""
 
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.warm import warm_python
 
 TOKEN = "a-token-for-tests"
 
@@ -22,7 +23,7 @@ class Home:
     def command(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
         """Run `deskhand ARGUMENTS` as a person would."""
         return subprocess.run(
-            [sys.executable, "-m", "deskhand", *arguments],
+            [warm_python(), "-m", "deskhand", *arguments],
             env=self.environment | variables,
             capture_output=True,
             text=True,

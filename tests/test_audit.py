@@ -1,5 +1,4 @@
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from deskhand.store import Store, Transaction, open_store
 from tests.home import Home
 from tests.old_database import database_at
 from tests.requirements import requirement
+from tests.warm import warm_python
 
 
 def entry(**changes: object) -> audit.Entry:
@@ -276,7 +276,7 @@ def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(store:
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE audit_head")  # behind the last line, the verifying one waits for the head
         verifying = subprocess.Popen(
-            [sys.executable, "-m", "deskhand", "log", "--verify"],
+            [warm_python(), "-m", "deskhand", "log", "--verify"],
             env=home.environment | {"DESKHAND_DATABASE_URL": url},
             stdout=subprocess.PIPE,
             text=True,

@@ -22,6 +22,7 @@ from deskhand.servers.tool import READS, tool
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
@@ -317,7 +318,7 @@ def test_what_is_no_message_is_answered_and_the_server_lives_on(home: Home) -> N
         call(9, "search_notes", '{"query": "x"}'),
     ]
 
-    command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
     answers, _ = converse(command, lines, 5, env=home.environment)
 
     by_id = {answer.get("id"): answer for answer in answers}

@@ -293,7 +293,9 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     store = open_store(url)
     try:
         kept = await tokens.authenticate(store, TOKEN, datetime(2026, 11, 1, tzinfo=UTC))
-        recipients = store.write_sync(lambda tx: tx.all("SELECT recipient, state FROM requests WHERE origin = 'tool'"))
+        written = store.write_sync(
+            lambda tx: tx.all("SELECT address, state FROM written_to JOIN requests ON id = request_id")
+        )
         days = store.write_sync(lambda tx: tx.all("SELECT day, actor, action, result, entries FROM audit_days"))
         drafts = store.write_sync(lambda tx: tx.all("SELECT id, asked_by FROM requests WHERE origin = 'draft'"))
     finally:
@@ -303,7 +305,7 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     assert (kept.name, kept.user_id, kept.created) == ("laptop", "ada", datetime(2026, 10, 1, 8, tzinfo=UTC))
     assert tokens.opens(kept.scopes, "tasks", writes=True)
     assert not tokens.opens(kept.scopes, "mail", writes=False)
-    assert recipients == [("ann@example.org", "sent")]
+    assert written == [("ann@example.org", "sent")]
     assert days == [("2026-10-01", "email_mcp", "send_email", "success", 2)]
     assert drafts == [("draft-1", None)]
 

@@ -67,7 +67,7 @@ WRITTEN = (
 @requirement("gate:unseen")
 @pytest.mark.parametrize("hidden", HIDDEN)
 def test_a_text_with_something_hidden_in_it_is_never_of_low_risk(hidden: str) -> None:
-    found = assess(Facts("ann@example.org", "bob@example.org", "Hello", f"Dear Bob,{hidden}Ann", known=True))
+    found = assess(Facts("ann@example.org", ("bob@example.org",), "Hello", f"Dear Bob,{hidden}Ann"))
 
     assert found.level == "high"
     assert found.reasons[0].startswith("The text holds ")
@@ -99,7 +99,7 @@ def test_whatever_the_page_marks_the_risk_and_the_requests_file_name(text: str) 
         kind="send_email", account="ann@example.org", to="bob@example.org", subject="Hello", body=text
     )
 
-    named = assess(Facts("ann@example.org", "bob@example.org", "Hello", text, known=True))
+    named = assess(Facts("ann@example.org", ("bob@example.org",), "Hello", text))
 
     assert marked <= (named.level == "high")
     assert marked <= any(reason.startswith("The text holds ") for reason in assess_text(mail))

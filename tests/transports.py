@@ -1,7 +1,6 @@
 """Clients to a server of the desk over each transport and in each protocol era."""
 
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -12,6 +11,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from deskhand.servers.server import DeskServer
 from tests.home import TOKEN, Home
+from tests.warm import warm_python
 
 ERAS = ("legacy", "2026-07-28")
 TRANSPORTS = ("memory", "stdio", "http")
@@ -30,7 +30,7 @@ async def connected(
                 yield client
         case "stdio":
             arguments = ["-m", "deskhand", "mcp", name, *options]
-            server = StdioServerParameters(command=sys.executable, args=arguments, env=home.environment)
+            server = StdioServerParameters(command=warm_python(), args=arguments, env=home.environment)
             async with Client(server, mode=era) as client:
                 yield client
         case "http":
@@ -43,7 +43,7 @@ class http_server:  # noqa: N801 - used as a function
     """A server process on a free port, ended at the end."""
 
     def __init__(self, home: Home, name: str, **variables: str) -> None:
-        command = [sys.executable, "-m", "deskhand", "mcp", name, "--http", "--port", "0"]
+        command = [warm_python(), "-m", "deskhand", "mcp", name, "--http", "--port", "0"]
         self.process = subprocess.Popen(command, env=home.environment | variables, stderr=subprocess.PIPE, text=True)
         self.said: list[str] = []
 

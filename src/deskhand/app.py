@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
 from deskhand import clock
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
-    from deskhand.config import Settings
+    from deskhand.config import MailAccount, Settings
     from deskhand.foreign.servers import Foreign
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
     from deskhand.gate.door import Door
     from deskhand.gate.proofs import Policy
     from deskhand.gate.waiting import Waiting
-    from deskhand.mail import Mailbox
+    from deskhand.mail import Mailbox, WatchedMailbox
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
@@ -132,11 +132,11 @@ class Desk:
 
         return tasks_api(self.store, token, self.now, self.settings.timezone, self.settings.user)
 
-    async def authenticate(self, token: str) -> "Token | None":
-        """Whose token somebody shows at a door, where it is one of an assistant or a user."""
+    async def authenticate(self, token: str, endpoint: str | None) -> "Token | None":
+        """Whose token somebody shows at an MCP endpoint, where it is one of an assistant or a user and counts there."""
         from deskhand import tokens
 
-        return await tokens.authenticate(self.store, token, self.now())
+        return await tokens.authenticate(self.store, token, self.now(), endpoint)
 
     def _service_token(self) -> str:
         if self.settings.service_auth_token is None:
@@ -190,19 +190,43 @@ class Desk:
 
     @cached_property
     def mailbox(self) -> "Mailbox":
-        match self.settings.mail:
+        """The mail of all accounts. A desk that has one works on its mailbox itself."""
+        accounts = self.settings.mail_accounts
+        if not self.settings.accounts:
+            return self._open_account(accounts[0])
+        from deskhand.mail.mailboxes import Mailboxes
+
+        return Mailboxes(accounts, self.settings.default_account, self._open_account, self._tell_of_account)
+
+    def account_mailbox(self, name: str) -> "WatchedMailbox":
+        """The mailbox of one account, with its own ids."""
+        from deskhand.mail.mailboxes import Mailboxes
+
+        if isinstance(self.mailbox, Mailboxes):
+            return self.mailbox.box(name)
+        return cast("WatchedMailbox", self.mailbox)
+
+    def _open_account(self, account: "MailAccount") -> "WatchedMailbox":
+        settings = self.settings.of_account(account)
+        match account.kind:
             case "local":
                 from deskhand.mail.local import LocalMailbox
 
-                return LocalMailbox(self.settings.home / "mail.db", self.settings.own_address, self.now)
+                return LocalMailbox(settings.mail_file(account.name), settings.own_address, self.now)
             case "gmail":
                 from deskhand.mail.gmail import GmailMailbox
 
-                return GmailMailbox(self.settings)
+                return GmailMailbox(settings)
             case "imap":
                 from deskhand.mail.imap import ImapMailbox
 
-                return ImapMailbox(self.settings)
+                return ImapMailbox(settings)
+
+    def _tell_of_account(self, name: str, error: DeskError | None) -> None:
+        if error is None:
+            self.parts.works(f"mail {name}")
+        else:
+            self.parts.fail(f"mail {name}", error)
 
     async def close_mailbox(self) -> None:
         """In the event loop that used it, where its connections live."""

@@ -4,15 +4,26 @@ An option comes from the environment, else from `config.toml` in DESKHAND_HOME, 
 unknown key and a bad value are errors: a misspelt `approvals` must not quietly mean the weaker choice.
 """
 
+import ipaddress
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    model_validator,
+)
 
 from deskhand import environment, unseen
 from deskhand.errors import AuthRequired, BadConfig, FieldProblem
@@ -40,6 +51,26 @@ def _web_url(url: str) -> str:
     if not re.fullmatch(r"https?://[^\s/]+\S*", url):
         raise ValueError("not an http or https URL")
     return url.rstrip("/")
+
+
+def _own_origin(url: str) -> str:
+    """An address as browsers write an origin: nothing behind the host but a port that is not https' own."""
+    found = re.fullmatch(r"https://([a-z0-9.-]*[a-z][a-z0-9-]*)(?::([0-9]{1,5}))?/?", url)
+    if not found or not 0 < int(found[2] or 443) < 65536:
+        raise ValueError("not the https origin of a named host")
+    if found[1].rpartition(".")[2] == "localhost":
+        raise ValueError("a name of this machine alone")
+    if int(found[2] or 443) == 443:
+        return f"https://{found[1]}"
+    return f"https://{found[1]}:{int(found[2])}"
+
+
+def _addresses(text: Any) -> Any:
+    """Addresses and networks, each checked; config.toml may also have them as a list."""
+    names = text if isinstance(text, list) else str(text).replace(",", " ").split()
+    for name in names:
+        ipaddress.ip_network(name)
+    return " ".join(names)
 
 
 def _database_url(url: SecretStr) -> SecretStr:
@@ -73,6 +104,10 @@ def _strip(text: Any) -> Any:
     return text.strip() if isinstance(text, str) else text
 
 
+def _lower(text: Any) -> Any:
+    return text.strip().lower() if isinstance(text, str) else text
+
+
 def _upper(text: Any) -> Any:
     return text.upper() if isinstance(text, str) else text
 
@@ -93,8 +128,96 @@ ModelName = Annotated[str, Field(pattern=r"^[a-z-]+:\S+$")]
 LeastProof = Literal["vault", "page", "passkey"]
 Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
+OwnOrigin = Annotated[str, BeforeValidator(_lower), AfterValidator(_own_origin)]
+Addresses = Annotated[str, BeforeValidator(_addresses)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
+MailKind = Literal["local", "gmail", "imap"]
+GMAIL = "https://gmail.googleapis.com"
+MAIN = "main"
+"""The account of `mail.kind` and the other options of [mail]."""
+
+
+def _account_name(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name):
+        raise ValueError("a name that the ids of its mails cannot carry; use letters, digits, - and _")
+    if name.casefold() == MAIN:
+        raise ValueError("main is the account of mail.kind; choose another name")
+    return name
+
+
+def _own_mail(address: str) -> str:
+    if not re.fullmatch(r"[^\s@<>,;]+@[^\s@<>,;]+", address):
+        raise ValueError("not a mail address")
+    return address
+
+
+OwnAddress = Annotated[str, AfterValidator(_own_mail)]
+_KINDS_OPTIONS: dict[str, frozenset[str]] = {
+    "local": frozenset(),
+    "gmail": frozenset({"gmail_credentials", "gmail_api_endpoint"}),
+    "imap": frozenset({"imap_url", "smtp_url", "ca"}),
+}
+
+
+class MailAccount(BaseModel):
+    """One of several mail accounts: a table [[mail.accounts]]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, AfterValidator(_account_name)]
+    kind: MailKind
+    address: OwnAddress | None = None
+    aliases: tuple[OwnAddress, ...] = ()
+    signature: str = ""
+    default: bool = False
+    gmail_credentials: Folder | None = None
+    gmail_api_endpoint: Origin = GMAIL
+    imap_url: Secret | None = None
+    smtp_url: Secret | None = None
+    ca: Folder | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> Self:
+        strange = self.model_fields_set & frozenset().union(*_KINDS_OPTIONS.values()) - _KINDS_OPTIONS[self.kind]
+        if strange:
+            raise ValueError(f"{', '.join(sorted(strange))} is no option of a {self.kind} account")
+        if self.kind == "local" and self.address is None:
+            raise ValueError("a local account needs its address")
+        if self.kind == "imap" and self.imap_url is None:
+            raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
+        return self
+
+    @property
+    def addresses(self) -> frozenset[str]:
+        """All that are known to be its own, as they are compared."""
+        own = {self.address} if self.address else set()
+        return frozenset(each.casefold() for each in own.union(self.aliases))
+
+
+def _read_accounts(given: Any) -> Any:
+    """In the environment they are JSON."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return json.loads(given)
+    except ValueError:
+        raise ValueError("not JSON") from None
+
+
+def _tell_apart(accounts: tuple[MailAccount, ...]) -> tuple[MailAccount, ...]:
+    names = [account.name.casefold() for account in accounts]
+    if twice := {name for name in names if names.count(name) > 1}:
+        raise ValueError(f"two accounts are named {', '.join(sorted(twice))}")
+    if len(first := [account.name for account in accounts if account.default]) > 1:
+        raise ValueError(f"only one account can be the default: {', '.join(first)}")
+    own = [address for account in accounts for address in account.addresses]
+    if twice := {address for address in own if own.count(address) > 1}:
+        raise ValueError(f"two accounts have the address {', '.join(sorted(twice))}")
+    return accounts
+
+
+MailAccounts = Annotated[tuple[MailAccount, ...], BeforeValidator(_read_accounts), AfterValidator(_tell_apart)]
 
 
 class Settings(BaseModel):
@@ -161,7 +284,7 @@ class Settings(BaseModel):
     window_seconds: int = option(
         "window_seconds", "DESKHAND_WINDOW_SECONDS", "seconds, from 1", "Length of the rate window.", 3600, ge=1
     )
-    mail: Literal["local", "gmail", "imap"] = option(
+    mail: MailKind = option(
         "mail.kind", "DESKHAND_MAIL", "local, gmail or imap", "Which mailbox the desk works on.", "local"
     )
     address: Text | None = option(
@@ -178,7 +301,7 @@ class Settings(BaseModel):
         "DESKHAND_GMAIL_API_ENDPOINT",
         "an http or https origin",
         "Where every Gmail request goes, batch included.",
-        "https://gmail.googleapis.com",
+        GMAIL,
     )
     imap_url: Secret | None = option("mail.imap_url", "DESKHAND_IMAP_URL", "imaps://USER@HOST", "IMAP account.")
     smtp_url: Secret | None = option(
@@ -186,6 +309,13 @@ class Settings(BaseModel):
     )
     mail_ca: Folder | None = option(
         "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
+    )
+    accounts: MailAccounts = option(
+        "mail.accounts",
+        "DESKHAND_MAIL_ACCOUNTS",
+        "tables [[mail.accounts]], as JSON in the environment",
+        "Further mail accounts, each with name, kind, address, aliases, signature, default and its kind's own options.",
+        (),
     )
     fastapi_base_url: Origin | None = option(
         "tasks.base_url", "FASTAPI_BASE_URL", "an http or https URL", "Tasks backend; without it the embedded one."
@@ -283,6 +413,19 @@ class Settings(BaseModel):
         ge=1,
         le=65535,
     )
+    inbox_origin: OwnOrigin | None = option(
+        "inbox.origin",
+        "DESKHAND_ORIGIN",
+        "https://HOST or https://HOST:PORT",
+        "Name under which the page and the MCP endpoints also answer, behind a proxy that speaks TLS.",
+    )
+    inbox_proxies: Addresses = option(
+        "inbox.proxies",
+        "DESKHAND_PROXIES",
+        "addresses or networks with blanks between",
+        "Whose word counts for who asks and how, where inbox.origin is set: the proxy's address as the desk sees it.",
+        "127.0.0.1",
+    )
     notify: Secret | None = option(
         "inbox.notify",
         "DESKHAND_NOTIFY",
@@ -296,10 +439,62 @@ class Settings(BaseModel):
         return str(self.home) == environment.GUARDED_HOME
 
     @property
+    def trusted_proxies(self) -> list[str]:
+        """Whose forwarded headers count: nobody's, where the desk has no name of its own."""
+        if self.inbox_origin is None:
+            return []
+        return self.inbox_proxies.split()
+
+    @property
     def database(self) -> str:
         if self.database_url is None:
             return f"sqlite:///{self.home / 'desk.db'}"
         return self.database_url.get_secret_value()
+
+    @property
+    def mail_accounts(self) -> tuple[MailAccount, ...]:
+        """Every mail account of the desk: `main`, where [mail] says anything of it, and the others."""
+        if self.accounts and not self.model_fields_set & _OF_MAIN:
+            return self.accounts
+        main = MailAccount.model_construct(
+            name=MAIN,
+            kind=self.mail,
+            address=self.address,
+            gmail_credentials=self.gmail_credentials,
+            gmail_api_endpoint=self.gmail_api_endpoint,
+            imap_url=self.imap_url,
+            smtp_url=self.smtp_url,
+            ca=self.mail_ca,
+        )
+        return (main, *self.accounts)
+
+    @property
+    def default_account(self) -> MailAccount:
+        """From which a mail leaves that answers none and names no account."""
+        return next((each for each in self.mail_accounts if each.default), self.mail_accounts[0])
+
+    def mail_file(self, account: str) -> Path:
+        """Where the local mailbox of an account lies."""
+        if account == MAIN:
+            return self.home / "mail.db"
+        return self.home / f"mail-{account}.db"
+
+    def of_account(self, account: MailAccount) -> "Settings":
+        """The settings as if this were the desk's one account."""
+        if account.name == MAIN:
+            return self
+        signed_in = account.gmail_credentials or self.home / f"gmail-{account.name}.json"
+        own = {
+            "mail": account.kind,
+            "address": account.address,
+            "gmail_credentials": signed_in,
+            "gmail_api_endpoint": account.gmail_api_endpoint,
+            "imap_url": account.imap_url,
+            "smtp_url": account.smtp_url,
+            "mail_ca": account.ca,
+            "accounts": (),
+        }
+        return self.model_copy(update=own)
 
     @property
     def own_address(self) -> str:
@@ -328,6 +523,8 @@ class Settings(BaseModel):
         return self.vault_path
 
 
+_OF_MAIN = frozenset({"mail", "address", "imap_url", "smtp_url", "gmail_credentials"})
+"""Any of these makes the account `main`; without them it is there only where there is no other."""
 OPTIONS: dict[str, Option] = {
     name: Option(**dict(field.json_schema_extra or {}))  # type: ignore[arg-type]
     for name, field in Settings.model_fields.items()
@@ -394,17 +591,30 @@ def load(variables: Mapping[str, str] | None = None, env_file: Path | None = Non
     own_key = _OWN_KEYS.get(str(given.get("model", "")).partition(":")[0], "")
     if own_key in variables and not {"model_api_key", "model_base_url"} & given.keys():
         give("model_api_key", variables[own_key], "environment")
-    try:
-        settings = Settings(**given)
-    except ValidationError as error:
-        problems += [_problem(given, sources, details) for details in error.errors(include_url=False)]
-    if problems:
+    settings, wrong = _build(given, sources)
+    problems += wrong
+    if settings is None or problems:
         raise BadConfig(
             "the configuration has errors",
             hint=f"`deskhand config options` lists every option; the file is {file}",
             fields=problems,
         )
     return Loaded(settings, sources)
+
+
+def _build(given: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[Settings | None, list[FieldProblem]]:
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        return None, [_problem(given, sources, details) for details in error.errors(include_url=False)]
+    return settings, list(_address_of_two(settings))
+
+
+def _address_of_two(settings: Settings) -> Iterator[FieldProblem]:
+    """The address of [mail] that is another account's too: nobody could tell from which of them a mail leaves."""
+    others = frozenset[str]().union(*(account.addresses for account in settings.accounts))
+    if settings.address is not None and settings.address.casefold() in others:
+        yield FieldProblem("mail.address", "is the address of another account too", settings.address)
 
 
 def _least_proof(home: str) -> LeastProof:
@@ -494,11 +704,26 @@ def _problem(given: Mapping[str, Any], sources: Mapping[str, str], details: Any)
     option = OPTIONS[name]
     where = option.variable if sources[name] in ("environment", ".env") or name == "home" else option.key
     received = "********" if is_secret(name) else str(given[name])
-    return FieldProblem(where, details["msg"].removeprefix("Value error, "), received, f"allowed: {option.form}")
+    message = details["msg"].removeprefix("Value error, ")
+    if name == "accounts":
+        return _account_problem(where, message, details)
+    return FieldProblem(where, message, received, f"allowed: {option.form}")
+
+
+def _account_problem(where: str, message: str, details: Any) -> FieldProblem:
+    """Which account it is, by its number, and which of its options; nothing that may hold a password is shown."""
+    _, *inside = details["loc"]
+    if inside and isinstance(inside[0], int):
+        inside[0] = f"{inside[0] + 1}"
+    place = ".".join([where, *map(str, inside)])
+    received = None
+    if isinstance(details["input"], str) and inside[-1:] in (["name"], ["kind"], ["address"], ["default"]):
+        received = details["input"]
+    return FieldProblem(place, message, received, "see `deskhand config options` and docs/how-to/accounts.md")
 
 
 def is_secret(name: str) -> bool:
-    return "SecretStr" in str(Settings.model_fields[name].annotation)
+    return name == "accounts" or "SecretStr" in str(Settings.model_fields[name].annotation)
 
 
 def display(value: Any) -> str | None:
@@ -510,6 +735,8 @@ def display(value: Any) -> str | None:
             return _mask(value.get_secret_value())
         case bool():
             return str(value).lower()
+        case tuple():
+            return ", ".join(f"{account.name} ({account.kind})" for account in value) or None
         case _:
             return str(value)
 

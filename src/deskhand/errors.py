@@ -18,6 +18,7 @@
     │   └── OutcomeUnknown    nobody knows whether it was sent; never tried again by itself
     ├── Unavailable           a part of the desk does not answer
     │   ├── ProviderDown      the person's mail provider does not answer
+    │   ├── NoAccount         the mail account is not, or no longer, one of this desk
     │   ├── ServerDown        an MCP server does not answer: the word of whoever calls one
     │   ├── TimedOut
     │   └── BackendFailed     it answered, with a failure of its own
@@ -186,6 +187,10 @@ class Unavailable(DeskError):
 class ProviderDown(Unavailable):
     def __init__(self, message: str, *, hint: str | None = None, **details: Any) -> None:
         super().__init__(message, hint=hint, reason="provider_unavailable", **details)
+
+
+class NoAccount(Unavailable):
+    http_status = 404
 
 
 class ServerDown(Unavailable):

@@ -3,6 +3,7 @@
 import resource
 import socket
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deskhand.errors import Unavailable
@@ -31,8 +32,8 @@ def open_port(port: int) -> socket.socket:
     return listener
 
 
-def http_config(app: "ASGIApp", **more: Any) -> "uvicorn.Config":
-    """How the desk speaks HTTP. There is no proxy before it, so no header says who asks or how."""
+def http_config(app: "ASGIApp", proxies: Sequence[str] = (), **more: Any) -> "uvicorn.Config":
+    """How the desk speaks HTTP. No header says who asks or how, unless it comes from one of the `proxies`."""
     import uvicorn
 
     from deskhand.connection import HttpConnection
@@ -44,7 +45,8 @@ def http_config(app: "ASGIApp", **more: Any) -> "uvicorn.Config":
         ws="none",
         log_config=None,
         server_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         backlog=_QUEUE,
         **more,
     )

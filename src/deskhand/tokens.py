@@ -1,13 +1,17 @@
 """The bearer tokens of assistants and users. Only a digest is kept: whoever reads the database cannot enter with it.
 
-A token's scopes say which parts of the desk it opens and whether it may change something there. No scope decides
-anything for the person, and none opens the page.
+A token's scopes say which parts of the desk it opens and whether it may change something there; with the name of a
+mail account behind it (`mail:read:work`) a scope opens that account alone. No scope decides anything for the person,
+and none opens the page. One that a client got by OAuth is for one MCP endpoint and ends soon; its client renews it
+(deskhand.oauth), and all that it ever had are one family.
 """
 
+import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hashlib import sha256
+from itertools import count
 from typing import Literal, NamedTuple
 
 from deskhand import clock
@@ -19,7 +23,11 @@ AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents", "guard")
 SCOPES = tuple(f"{area}:{right}" for area in AREAS for right in ("read", "write"))
 EVERYTHING = tuple(f"{area}:write" for area in AREAS)
 LONGEST_USER_ID = 255
+EVERY_ENDPOINT = "/"
+"""The resource of a token that a client got for all MCP endpoints."""
 _MINUTE = timedelta(minutes=1)
+_NARROWED = re.compile(r"mail:(read|write):[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+"""A scope for one mail account, by its name."""
 
 
 class Token(NamedTuple):
@@ -31,6 +39,27 @@ class Token(NamedTuple):
     scopes: tuple[str, ...]
     created: datetime
     used: datetime | None
+    client_id: str | None = None
+    """Who got it by OAuth; None where a person made it by hand."""
+    resource: str | None = None
+    expires: datetime | None = None
+    ends: datetime | None = None
+    """Until when its client may renew it."""
+
+    def is_for(self, endpoint: str | None, now: datetime) -> bool:
+        """Whether it counts there. What came by OAuth counts at its own endpoint alone, and until it expires."""
+        if self.expires is None:
+            return True
+        return endpoint is not None and self.resource in (endpoint, EVERY_ENDPOINT) and now < self.expires
+
+
+class Grant(NamedTuple):
+    """What the person allowed a client."""
+
+    family: str
+    client_id: str
+    name: str
+    resource: str
 
 
 def is_user_id(text: object) -> bool:
@@ -43,29 +72,49 @@ def user_in_header(value: str) -> str:
     return value.encode("latin-1").decode("utf-8", "surrogateescape")
 
 
+def right_of(scope: str) -> str:
+    """The scope without the account to which it is narrowed."""
+    return ":".join(scope.split(":")[:2])
+
+
+def opened_accounts(scopes: Iterable[str], *, writes: bool) -> frozenset[str] | None:
+    """The mail accounts that the scopes open; None where they open all of them."""
+    rights = {"mail:write"} if writes else {"mail:read", "mail:write"}
+    held = [scope.split(":") for scope in scopes if right_of(scope) in rights]
+    if any(len(parts) == 2 for parts in held):
+        return None
+    return frozenset(parts[2] for parts in held)
+
+
 def opens(scopes: Iterable[str], area: Area, *, writes: bool) -> bool:
     """Whether the scopes let their holder into this part of the desk; writing includes reading."""
-    held = frozenset(scopes)
+    held = frozenset(map(right_of, scopes))
     return f"{area}:write" in held or (not writes and f"{area}:read" in held)
 
 
 def with_reading(scopes: Iterable[str]) -> list[str]:
     """The scopes, with the reading that each writing includes."""
-    held = frozenset(scopes)
-    return [scope for scope in SCOPES if scope in held or scope.replace(":read", ":write") in held]
+    held = set(scopes)
+    for area, _, *account in [scope.split(":") for scope in held]:
+        held.add(":".join([area, "read", *account]))
+    return sorted(held, key=_place_of)
 
 
 def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
     """The scopes in the order of SCOPES, each once; an unknown one is refused with the list of those that exist."""
     asked = list(scopes)
-    if unknown := [scope for scope in asked if scope not in SCOPES]:
+    if unknown := [scope for scope in asked if scope not in SCOPES and not _NARROWED.fullmatch(scope)]:
         raise InvalidInput(
             "that is no scope",
             fields=[FieldProblem("scope", "is not one of the scopes", printable(each)) for each in unknown],
             hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail,"
-            " notes:read reads the mail in Needs_Action too",
+            " notes:read reads the mail in Needs_Action too; mail:read:NAME and mail:write:NAME open one mail account",
         )
-    return tuple(scope for scope in SCOPES if scope in asked)
+    return tuple(sorted(dict.fromkeys(asked), key=_place_of))
+
+
+def _place_of(scope: str) -> tuple[int, str]:
+    return SCOPES.index(right_of(scope)), scope
 
 
 def create(
@@ -76,9 +125,9 @@ def create(
         if text is not None and not is_user_id(text):
             problem = FieldProblem(field, f"not a {field}", printable(text), "Use 1 to 255 printable characters")
             raise InvalidInput(f"that is no {field} of a token", fields=[problem])
-    token = f"dh_{secrets.token_urlsafe(32)}"
+    token = _new_text()
     sql = "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-    values = (_digest(token), name, user, " ".join(check_scopes(scopes)), clock.to_ms(now))
+    values = (digest(token), name, user, " ".join(check_scopes(scopes)), clock.to_ms(now))
     added = tx.execute(sql, *values)
     if not added:
         raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
@@ -96,14 +145,19 @@ def revoke(tx: Transaction, name: str) -> None:
 
 def find(tx: Transaction, text: str) -> Token | None:
     """The token of this text. Its digest is looked up, so timing tells a guesser nothing about its bytes."""
-    row = tx.one(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", _digest(text))
+    row = tx.one(f"SELECT {_COLUMNS} FROM tokens WHERE digest = ?", digest(text))
     return _token(row) if row else None
 
 
-async def authenticate(store: Store, text: str, now: datetime) -> Token | None:
-    """The token that somebody presents; None where there is none. Notes that it was used, at most once a minute."""
+async def authenticate(store: Store, text: str, now: datetime, endpoint: str | None = None) -> Token | None:
+    """The token that somebody presents at an MCP endpoint, or at another door; None where it does not count there.
+
+    Notes that it was used, at most once a minute.
+    """
     token = await store.read_one(find, text)
-    if token is not None and (token.used is None or now - token.used > _MINUTE):
+    if token is None or not token.is_for(endpoint, now):
+        return None
+    if token.used is None or now - token.used > _MINUTE:
         await store.write(_note_use, token.name, now)
     return token
 
@@ -112,16 +166,78 @@ def _note_use(tx: Transaction, name: str, now: datetime) -> None:
     tx.execute("UPDATE tokens SET used = ? WHERE name = ?", clock.to_ms(now), name)
 
 
-_COLUMNS = "name, user_id, scopes, created, used"
+def issue(
+    tx: Transaction, grant: Grant, scopes: Iterable[str], now: datetime, expires: datetime, ends: datetime
+) -> str:
+    """The first token of a family, under a name that no other token has; what can no longer be renewed is dropped."""
+    tx.execute("DELETE FROM tokens WHERE ends <= ?", clock.to_ms(now))
+    token = _new_text()
+    row = {
+        "digest": digest(token),
+        "name": _free_name(tx, grant.name),
+        "scopes": " ".join(check_scopes(scopes)),
+        "created": clock.to_ms(now),
+        "family": grant.family,
+        "client_id": grant.client_id,
+        "resource": grant.resource,
+        "expires": clock.to_ms(expires),
+        "ends": clock.to_ms(ends),
+    }
+    marks = ", ".join("?" for _ in row)
+    tx.execute(f"INSERT INTO tokens ({', '.join(row)}) VALUES ({marks})", *row.values())
+    return token
+
+
+def renew(tx: Transaction, family: str, scopes: Iterable[str], expires: datetime, ends: datetime) -> str | None:
+    """Another text for the token of this family: the old one is worth nothing. None where it was revoked."""
+    token = _new_text()
+    sql = "UPDATE tokens SET digest = ?, scopes = ?, expires = ?, ends = ? WHERE family = ?"
+    values = (digest(token), " ".join(check_scopes(scopes)), clock.to_ms(expires), clock.to_ms(ends), family)
+    if not tx.execute(sql, *values):
+        return None
+    return token
+
+
+def find_family(tx: Transaction, family: str) -> Token | None:
+    row = tx.one(f"SELECT {_COLUMNS} FROM tokens WHERE family = ?", family)
+    return _token(row) if row else None
+
+
+def _free_name(tx: Transaction, wanted: str) -> str:
+    taken = {name for (name,) in tx.all("SELECT name FROM tokens")}
+    if wanted not in taken:
+        return wanted
+    return next(name for number in count(2) if (name := f"{wanted} {number}") not in taken)
+
+
+_COLUMNS = "name, user_id, scopes, created, used, client_id, resource, expires, ends"
 
 
 def _token(row: Row) -> Token:
-    name, user, scopes, created, used = row
-    last_used = None
-    if used is not None:
-        last_used = clock.from_ms(used)
-    return Token(name, user, tuple(scopes.split()), clock.from_ms(created), last_used)
+    name, user, scopes, created, used, client_id, resource, expires, ends = row
+    return Token(
+        name,
+        user,
+        tuple(scopes.split()),
+        clock.from_ms(created),
+        _moment(used),
+        client_id,
+        resource,
+        _moment(expires),
+        _moment(ends),
+    )
 
 
-def _digest(token: str) -> str:
+def _moment(milliseconds: int | None) -> datetime | None:
+    if milliseconds is None:
+        return None
+    return clock.from_ms(milliseconds)
+
+
+def _new_text() -> str:
+    return f"dh_{secrets.token_urlsafe(32)}"
+
+
+def digest(token: str) -> str:
+    """What is kept of a secret that is random and long."""
     return sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

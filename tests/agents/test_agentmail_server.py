@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -22,6 +21,7 @@ from tests.requirements import requirement
 from tests.terminal import AGENTMAIL, Terminal, until_it_listens
 from tests.test_server import INITIALIZE, call, converse
 from tests.transports import ERAS, TRANSPORTS, http_client, http_server
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 Connect = Callable[[str], AbstractAsyncContextManager[Client]]
@@ -63,7 +63,7 @@ def connect(request: pytest.FixtureRequest, terminal: Terminal, monkeypatch: pyt
             case "stdio":
                 arguments = ["-m", "deskhand", "mcp", "agentmail"]
                 server = StdioServerParameters(
-                    command=sys.executable, args=arguments, env=variables, cwd=terminal.repository
+                    command=warm_python(), args=arguments, env=variables, cwd=terminal.repository
                 )
                 async with Client(server, mode=era) as client:
                     yield client
@@ -156,7 +156,7 @@ async def test_forty_pipelined_receives_give_forty_distinct_messages(terminal: T
         room.append(AgentMessage(f"id{number:06}", "a1", "a2", f"text {number}"))
     lines = [INITIALIZE, *(call(number, "receive", "{}") for number in range(2, 42))]
 
-    command = [sys.executable, "-m", "deskhand", "mcp", "agentmail"]
+    command = [warm_python(), "-m", "deskhand", "mcp", "agentmail"]
     answers, _ = converse(command, lines, 41, env=terminal.variables("a2"), cwd=terminal.repository)
 
     got = [json.loads(answer["result"]["content"][0]["text"])["id"] for answer in answers if answer["id"] > 1]

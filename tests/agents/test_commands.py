@@ -14,6 +14,7 @@ import pytest
 from tests.home import Home
 from tests.requirements import requirement
 from tests.terminal import AGENTMAIL, Terminal
+from tests.warm import warm_python
 
 
 class Row(NamedTuple):
@@ -552,7 +553,7 @@ def test_a_hook_stays_silent_whatever_is_broken(terminal: Terminal, home: Home) 
 def test_deskhand_agentmail_is_the_same_command(terminal: Terminal) -> None:
     def deskhand(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "deskhand", "agentmail", *arguments],
+            [warm_python(), "-m", "deskhand", "agentmail", *arguments],
             env=terminal.variables("a1"),
             cwd=terminal.repository,
             stdin=subprocess.DEVNULL,

@@ -83,7 +83,7 @@ def refusal(result: CallToolResult) -> Any:
 
 def said(result: CallToolResult) -> str:
     assert not result.is_error, result.content
-    return result.content[0].text  # type: ignore[union-attr]
+    return result.content[0].text
 
 
 @asynccontextmanager

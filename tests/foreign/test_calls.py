@@ -93,7 +93,7 @@ async def test_what_passes_is_what_the_server_itself_said(place: Guarded, era: s
     assert await place.cards() == []
 
 
-RULES = [
+RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ('tool = "echo"\nwhen = { text = "yes" }\ndo = "pass"', {"text": "yes"}, {"text": "Yes"}),
     ('tool = "ec*"\nwhen = { text = { one_of = ["a", "b"] } }\ndo = "pass"', {"text": "b"}, {"text": "c"}),
     ('tool = "echo"\nwhen = { text = { matches = "acme/.*" } }\ndo = "pass"', {"text": "acme/x"}, {"text": "x acme/x"}),

@@ -9,6 +9,7 @@ from mcp import MCPError
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.store import Transaction
 from tests.foreign.place import Guarded, guarded, refusal, said, until
 from tests.foreign.stranger_names import ESCAPES
 from tests.requirements import requirement
@@ -130,7 +131,7 @@ async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(place
         card = await place.approve()
     request = await place.desk.gate.find(card.id)
 
-    def leave_it(tx: object) -> None:
+    def leave_it(tx: Transaction) -> None:
         """As a process leaves it that died after the point of no return."""
         tx.execute("UPDATE requests SET state = 'sending', token = digest, lease = 1, due = 1 WHERE id = ?", request.id)
 

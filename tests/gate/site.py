@@ -3,7 +3,6 @@
 import email
 import email.policy
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from deskhand.servers.gmail import gmail_server
 from tests.home import TOKEN, Home
 from tests.mail.gmail_double import GmailDouble
 from tests.transports import http_client, http_server
+from tests.warm import warm_python
 
 HELLO = {"to": "ann@example.org", "subject": "Meeting notes", "body": "Dear Ann,\n\nsee you at ten.\n"}
 ERAS = ("legacy", "2026-07-28")
@@ -69,7 +69,7 @@ class Site:
         match way:
             case "stdio":
                 arguments = ["-m", "deskhand", "mcp", name]
-                server = StdioServerParameters(command=sys.executable, args=arguments, env=self.home.environment)
+                server = StdioServerParameters(command=warm_python(), args=arguments, env=self.home.environment)
                 async with Client(server, mode=era) as client:
                     yield client
             case "http":

@@ -240,6 +240,7 @@ async def test_an_empty_list_is_told_in_text_too(site: Site) -> None:
     [
         (Status(400, "invalidArgument"), "send_failed"),
         (Status(403, "forbidden"), "send_failed"),
+        (Status(404, "notFound"), "send_failed"),
         (Status(429, "rateLimitExceeded", retry_after=60), "rate_limited"),
     ],
 )

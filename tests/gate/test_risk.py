@@ -66,6 +66,8 @@ def test_every_field_is_in_the_digest() -> None:
         "kind": "reply_email",
         "account": "other@example.com",
         "to": "eve@example.org",
+        "cc": "eve@example.org",
+        "bcc": "eve@example.org",
         "subject": "Hello ",
         "body": "Hi ",
         "thread_id": "1",
@@ -80,7 +82,10 @@ def test_every_field_is_in_the_digest() -> None:
     assert len(digests | {action.digest}) == len(changes) + 1
 
 
-FACTS = Facts(account="me@example.com", to="bob@example.com", subject="Hello", body="Hi", known=True)
+FACTS = Facts(account="me@example.com", everybody=("bob@example.com",), subject="Hello", body="Hi")
+PAIR = ("bob@example.com", "ann@example.com")
+IN_THREAD = {"everybody": PAIR, "sender": PAIR[0], "participants": PAIR}
+MANY = tuple(f"p{number}@example.com" for number in range(12))
 FORM = "<form action='https://evil.example/x'><input name=a></form>"
 CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
 
@@ -90,8 +95,8 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
     ("change", "level", "reasons"),
     [
         ({}, "low", []),
-        ({"to": "ann@example.org"}, "low", ["outside your own domain"]),
-        ({"known": False}, "medium", ["never written to bob@example.com"]),
+        ({"everybody": ("ann@example.org",)}, "low", ["outside your own domain"]),
+        ({"new": frozenset({"bob@example.com"})}, "medium", ["never written to bob@example.com"]),
         ({"sender": "BOB@example.com"}, "low", []),
         ({"sender": "eve@example.com"}, "high", ["goes to bob@example.com, not to eve@example.com"]),
         ({"body": "x" * (LONG + 1)}, "medium", ["20,001 characters"]),
@@ -109,22 +114,54 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
         ({"body": "\U000e0041\ue000"}, "high", ["2 invisible characters"]),
         ({"body": "\U0001f469\u200d\U0001f4bb ok"}, "low", []),
         ({"body": "pay\u200dpal"}, "high", ["1 invisible character"]),
-        ({"to": "ann@xn--mnchen-3ya.de"}, "medium", ["reads as münchen.de"]),
-        ({"to": "ann@xn--pypal-4ve.com"}, "high", ["letters of several alphabets"]),
-        ({"to": "ann@examp1e.com"}, "high", ["looks like example.com"]),
-        ({"to": "ann@exarnple.com"}, "high", ["looks like example.com"]),
-        ({"to": "ann@exmaple.com"}, "high", ["looks like example.com"]),
-        ({"to": "ann@exampl.com"}, "high", ["looks like example.com"]),
-        ({"to": "ann@examplee.com"}, "high", ["looks like example.com"]),
-        ({"to": "ann@exomple.com"}, "high", ["looks like example.com"]),
-        ({"to": "jürgen@example.com"}, "medium", ["The name jürgen is not written in plain letters"]),
-        ({"to": "\u0430nn@example.com"}, "high", ["mixes letters of several alphabets"]),
-        ({"to": "ann@mail.example.com"}, "low", ["outside your own domain"]),
-        ({"to": "ann@elsewhere.com"}, "low", ["outside your own domain"]),
-        ({"to": "ann@exxmpla.com"}, "low", ["outside your own domain"]),
-        ({"to": "ann@friends.org", "domains": frozenset({"friends.org", "friend.org"})}, "low", ["outside"]),
-        ({"to": "a@fr1ends.org", "sender": "a@friends.org"}, "high", ["not to a@friends.org", "like friends.org"]),
-        ({"to": "a@friends.org", "domains": frozenset({"xn--friends-.org"})}, "low", ["outside"]),
+        ({"everybody": ("ann@xn--mnchen-3ya.de",)}, "medium", ["reads as münchen.de"]),
+        ({"everybody": ("ann@xn--pypal-4ve.com",)}, "high", ["letters of several alphabets"]),
+        ({"everybody": ("ann@examp1e.com",)}, "high", ["looks like example.com"]),
+        ({"everybody": ("ann@exarnple.com",)}, "high", ["looks like example.com"]),
+        ({"everybody": ("ann@exmaple.com",)}, "high", ["looks like example.com"]),
+        ({"everybody": ("ann@exampl.com",)}, "high", ["looks like example.com"]),
+        ({"everybody": ("ann@examplee.com",)}, "high", ["looks like example.com"]),
+        ({"everybody": ("ann@exomple.com",)}, "high", ["looks like example.com"]),
+        ({"everybody": ("jürgen@example.com",)}, "medium", ["The name jürgen is not written in plain letters"]),
+        ({"everybody": ("\u0430nn@example.com",)}, "high", ["mixes letters of several alphabets"]),
+        ({"everybody": ("ann@mail.example.com",)}, "low", ["outside your own domain"]),
+        ({"everybody": ("ann@elsewhere.com",)}, "low", ["outside your own domain"]),
+        ({"everybody": ("ann@exxmpla.com",)}, "low", ["outside your own domain"]),
+        ({"everybody": ("ann@friends.org",), "domains": frozenset({"friends.org", "friend.org"})}, "low", ["outside"]),
+        (
+            {"everybody": ("a@fr1ends.org",), "sender": "a@friends.org"},
+            "high",
+            ["not to a@friends.org", "like friends.org"],
+        ),
+        ({"everybody": ("a@friends.org",), "domains": frozenset({"xn--friends-.org"})}, "low", ["outside"]),
+        ({"everybody": ("bob@example.com", "cy@example.com")}, "low", []),
+        (
+            {"everybody": ("a@x.org", "cy@example.com")},
+            "low",
+            ["1 of 2 recipients are outside your own domain: a@x.org."],
+        ),
+        (
+            {"everybody": MANY, "new": frozenset(MANY[:2])},
+            "medium",
+            [f"to {MANY[0]}, {MANY[1]}.", "12 recipients at once"],
+        ),
+        ({"everybody": MANY, "new": frozenset(MANY)}, "medium", ["p9@example.com and 2 more.", "at once"]),
+        (
+            {"everybody": ("b@example.com", "c@example.com"), "blind": ("c@example.com",)},
+            "medium",
+            ["see: c@example.com."],
+        ),
+        (IN_THREAD, "low", []),
+        (IN_THREAD | {"everybody": (*PAIR, "cy@example.com")}, "medium", ["does not name cy@example.com"]),
+        (IN_THREAD | {"everybody": (*PAIR, "eve@evil.org")}, "high", ["does not name eve@evil.org", "1 of 3"]),
+        (IN_THREAD | {"everybody": ("me@example.com", PAIR[1])}, "high", ["to me@example.com and 1 more, not to bob@"]),
+        ({"everybody": ("a@friends.org", "b@fr1ends.org")}, "high", ["fr1ends.org looks like friends.org", "2 of 2"]),
+        (
+            {"everybody": ("paul@example.com", "pau1@example.com")},
+            "high",
+            ["paul@example.com looks like pau1@example.com"],
+        ),
+        (IN_THREAD | {"everybody": (PAIR[0], "b0b@example.com")}, "high", ["b0b@example.com looks like bob@"]),
     ],
 )
 def test_each_risk_is_named_and_the_gravest_sets_the_level(

@@ -17,7 +17,8 @@ from deskhand.agents import lines
 from deskhand.cli.command import plain
 from deskhand.errors import DeskError
 from deskhand.gate import files, risk
-from deskhand.gate.actions import Mail, describe_difference
+from deskhand.gate.actions import Mail
+from deskhand.gate.differences import describe_difference
 from deskhand.mail import importing, mime, query
 from deskhand.notes import editing, frontmatter, links
 from deskhand.notes.editing import Edit
@@ -234,7 +235,7 @@ def _mbox(text: str) -> object:
 
 
 def _risk(text: str) -> object:
-    return risk.assess(risk.Facts("ann@example.org", "bob@example.net", text[:900], text, known=True))
+    return risk.assess(risk.Facts("ann@example.org", ("bob@example.net",), text[:900], text))
 
 
 def _risk_of_html(text: str) -> object:

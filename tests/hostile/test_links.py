@@ -27,7 +27,7 @@ def test_an_address_leads_where_chromium_goes(address: str) -> None:
 @requirement("hostile:links")
 @pytest.mark.parametrize(("address", "host"), IN_TEXT)
 def test_a_card_names_the_host_of_every_link_in_its_text(address: str, host: str) -> None:
-    found = assess(Facts("ann@example.org", "bob@example.org", "Hello", f"Please look: {address} Ann", known=True))
+    found = assess(Facts("ann@example.org", ("bob@example.org",), "Hello", f"Please look: {address} Ann"))
 
     assert any(host in reason for reason in found.reasons), found.reasons
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from deskhand.config import load
-from deskhand.mail import Mailbox, mime
+from deskhand.mail import WatchedMailbox, mime
 from deskhand.mail.gmail import GmailMailbox
 from deskhand.mail.imap import ImapMailbox
 from deskhand.mail.local import Incoming, LocalMailbox
@@ -21,11 +21,13 @@ ME = "me@example.com"
 
 @dataclass(frozen=True)
 class World:
-    mailbox: Mailbox
+    mailbox: WatchedMailbox
     deliver: Callable[[bytes], object]
     """A mail from outside arrives, later than all before it."""
     left: Callable[[], list[Parsed]]
     """What has left the desk."""
+    reached: Callable[[], list[tuple[tuple[str, ...], bytes]]]
+    """Whom it reached, and their copy of it; a local mailbox reaches nobody."""
 
 
 def _days() -> Iterator[datetime]:
@@ -56,6 +58,7 @@ async def local(folder: Path) -> AsyncIterator[World]:
         mailbox,
         lambda raw: waiting.append(Incoming(raw, seen=False, dated=next(days))),
         left,
+        list,
     )
     await mailbox.close()
 
@@ -64,7 +67,9 @@ async def local(folder: Path) -> AsyncIterator[World]:
 async def gmail(folder: Path) -> AsyncIterator[World]:
     with GmailDouble() as double:
         mailbox = GmailMailbox(load({"DESKHAND_HOME": str(folder)} | double.environment(folder)).settings)
-        yield World(mailbox, double.account.deliver, lambda: [mime.parse(raw) for raw in double.delivered])
+        account = double.account
+        left = account.delivered
+        yield World(mailbox, account.deliver, lambda: [*map(mime.parse, left)], lambda: account.reached)
         await mailbox.close()
 
 
@@ -89,6 +94,7 @@ async def _on_imap(server: ImapAccount, folder: Path) -> AsyncIterator[World]:
             mailbox,
             lambda raw: server.deliver(raw, at=next(days)),
             lambda: [mime.parse(raw) for _, raw in relay.delivered],
+            lambda: relay.delivered,
         )
         await mailbox.close()
 

@@ -110,6 +110,8 @@ class Account:
         self.labels = {name: name for name in SYSTEM_LABELS}
         self.delivered: list[bytes] = []
         """What left, byte for byte as it was submitted."""
+        self.reached: list[tuple[tuple[str, ...], bytes]] = []
+        """Whom it reached, and the copy that they got: Gmail takes Bcc out of it."""
         self._numbers = itertools.count(1)
         self.history: list[tuple[int, Mail]] = []
         """Each mail that was added, by its place in the account's history."""
@@ -142,6 +144,7 @@ class Account:
         if not any("@" in address for address in to):
             raise Refused(400, "invalidArgument", "Recipient address required")
         self.delivered.append(raw)
+        self.reached.append((tuple(to), re.sub(rb"(?im)\Abcc:.*\r?\n([ \t].*\r?\n)*", b"", raw)))
         own = ["INBOX", "UNREAD"] if self.address in to else []
         # Gmail puts its own Message-ID on what it sends.
         rewritten = f"Message-ID: <CA{next(self._numbers)}@mail.gmail.com>".encode()

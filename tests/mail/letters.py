@@ -1,5 +1,6 @@
 """Mails for tests."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from email.message import EmailMessage
 
@@ -38,6 +39,8 @@ def letter(
 def outgoing(
     *,
     to: str = "ann@example.org",
+    cc: Sequence[str] = (),
+    bcc: Sequence[str] = (),
     subject: str = "Hello",
     body: str = "I am fine.\n",
     action_id: str = "act-1",
@@ -49,6 +52,7 @@ def outgoing(
     raw = mime.compose(
         sender="me@example.com",
         to=[to],
+        cc=cc,
         subject=subject,
         body=body,
         message_id=message_id,
@@ -57,4 +61,4 @@ def outgoing(
         in_reply_to=in_reply_to,
         references=[in_reply_to] if in_reply_to else [],
     )
-    return Outgoing(raw, (to,), message_id, action_id, thread_id)
+    return Outgoing(raw, (to, *cc, *bcc), message_id, action_id, thread_id, tuple(bcc))

@@ -11,7 +11,7 @@ import pytest
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.mail import Mailbox
+from deskhand.mail import WatchedMailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from tests.home import Home
 from tests.mail.dovecot import Dovecot, ImapAccount, Relay
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anyio
 
 @dataclass
 class Post:
-    mailbox: Mailbox
+    mailbox: WatchedMailbox
     deliver: Callable[[bytes], Awaitable[None]]
 
 
@@ -39,7 +39,7 @@ async def local(home: Home, folder: Path) -> AsyncIterator[Post]:
     async def deliver(raw: bytes) -> None:
         await box.receive([Incoming(raw, seen=False)])
 
-    yield Post(desk.mailbox, deliver)
+    yield Post(desk.account_mailbox("main"), deliver)
     await desk.close_mailbox()
     await other.close_mailbox()
 
@@ -52,7 +52,7 @@ async def gmail(home: Home, folder: Path) -> AsyncIterator[Post]:
         async def deliver(raw: bytes) -> None:
             double.account.deliver(raw)
 
-        yield Post(desk.mailbox, deliver)
+        yield Post(desk.account_mailbox("main"), deliver)
         await desk.close_mailbox()
 
 
@@ -78,7 +78,7 @@ async def _on_imap(server: ImapAccount, home: Home) -> AsyncIterator[Post]:
         async def deliver(raw: bytes) -> None:
             await anyio.to_thread.run_sync(server.deliver, raw)
 
-        yield Post(desk.mailbox, deliver)
+        yield Post(desk.account_mailbox("main"), deliver)
         await desk.close_mailbox()
 
 
@@ -125,8 +125,8 @@ async def test_whoever_waits_is_woken_by_the_next_mail(post: Post) -> None:
 async def test_history_that_gmail_has_forgotten_voids_the_cursor(home: Home, tmp_path: Path) -> None:
     with GmailDouble(now=lambda: datetime(2026, 11, 15, tzinfo=UTC)) as double:
         desk = Desk(load(home.environment | double.environment(tmp_path)).settings)
-        cursor = await desk.mailbox.position()
+        cursor = await desk.account_mailbox("main").position()
         double.account.deliver(letter())
         double.account.history_begins = 2
-        assert await desk.mailbox.find_arrived(cursor) is None
+        assert await desk.account_mailbox("main").find_arrived(cursor) is None
         await desk.close_mailbox()

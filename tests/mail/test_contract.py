@@ -205,6 +205,23 @@ async def test_mail_to_oneself_arrives(world: World) -> None:
     assert (arrived.subject, "UNREAD" in arrived.labels) == ("Note to self", True)
 
 
+@requirement("mail:everybody")
+async def test_everybody_gets_the_mail_and_nobody_reads_of_a_blind_copy(world: World) -> None:
+    blind = ["eve@blind.example", f"{'x' * 60}@{'long.' * 20}blind.example"]
+    mail = outgoing(cc=["bob@example.org", "cy@xn--mnchen-3ya.example"], bcc=[*blind, ME])
+
+    await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
+
+    (left,) = world.left()
+    assert (left.to, left.cc) == ("ann@example.org", "bob@example.org, cy@xn--mnchen-3ya.example")
+    for reached, copy in world.reached():
+        assert sorted(reached) == sorted(mail.recipients)
+        assert copy.rstrip() == mail.raw.rstrip()
+    assert b"blind" not in mail.raw
+    assert b"bcc" not in mail.raw.lower()
+    assert (await only(world, "in:inbox")).subject == "Hello"
+
+
 EVERY_DAY = requirement("mail:every-day")
 
 

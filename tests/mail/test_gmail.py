@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -32,6 +31,7 @@ from tests.home import Home
 from tests.mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
@@ -613,7 +613,7 @@ class Terminal:
             "PYTHON_KEYRING_BACKEND": "keyring.backends.fail.Keyring",
             "DESKHAND_GMAIL_API_ENDPOINT": self.gmail.origin,
         }
-        command = [sys.executable, "-m", "deskhand", "mail", "login", "gmail", "--no-browser", *arguments]
+        command = [warm_python(), "-m", "deskhand", "mail", "login", "gmail", "--no-browser", *arguments]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment, **pipes) as login:
             url = next((line.strip() for line in login.stdout if "code_challenge" in line), None)

@@ -20,6 +20,7 @@ from deskhand.mail.local import Incoming, LocalMailbox
 from tests.home import Home
 from tests.mail.letters import DATE, letter, outgoing, unwritten
 from tests.requirements import requirement
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 NOW = datetime(2026, 2, 24, 12, tzinfo=UTC)
@@ -319,7 +320,7 @@ def test_what_holds_no_mail_is_refused(home: Home, tmp_path: Path) -> None:
 def test_a_person_sees_a_bar_and_then_the_mails(home: Home, tmp_path: Path) -> None:
     environment = home.environment | {"DESKHAND_ADDRESS": "me@example.com"}
     terminal, other_end = pty.openpty()
-    command = [sys.executable, "-m", "deskhand", "mail", "import", str(mbox(tmp_path / "a.mbox"))]
+    command = [warm_python(), "-m", "deskhand", "mail", "import", str(mbox(tmp_path / "a.mbox"))]
 
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=other_end, text=True, check=True)
     os.close(other_end)

@@ -16,6 +16,7 @@ from tests.mail.dovecot import ADDRESS, PASSWORD, Dovecot, Relay, free_port
 from tests.mail.gmail_double import GmailDouble
 from tests.mail.letters import letter
 from tests.requirements import requirement
+from tests.warm import warm_python
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ class Person:
 
     def _run(self, *arguments: str, types: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "deskhand", *arguments],
+            [warm_python(), "-m", "deskhand", *arguments],
             env=self.environment,
             input=types,
             capture_output=True,

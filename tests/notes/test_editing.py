@@ -6,7 +6,6 @@ import random
 import re
 import signal
 import subprocess
-import sys
 import threading
 from hashlib import sha256
 from typing import Any
@@ -29,6 +28,7 @@ from tests.home import Home
 from tests.notes.test_disk import in_child
 from tests.notes.test_obsidian_server import ok, refused
 from tests.requirements import requirement
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
@@ -449,7 +449,7 @@ def test_a_note_is_appended_to_from_the_command_line(home: Home) -> None:
 
     told = home.command("notes", "append", "a.md", "- two", "--heading", "Log", "--json")
     piped = subprocess.run(
-        [sys.executable, "-m", "deskhand", "notes", "append", "new/b.md", "-", "--create"],
+        [warm_python(), "-m", "deskhand", "notes", "append", "new/b.md", "-", "--create"],
         input=b"from a pipe\n",
         env=home.environment,
         capture_output=True,

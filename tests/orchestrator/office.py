@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
 from tests.home import Home
 from tests.mail.letters import letter
+from tests.warm import warm_python
 
 RULES = """
 [[rule]]
@@ -107,10 +107,10 @@ class Office:
 
         asyncio.run(whole())
 
-    def start(self, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+    def start(self, python: str | None = None, **variables: str) -> "subprocess.Popen[str]":
         """An orchestrator that runs, in a process group of its own."""
         return subprocess.Popen(
-            [sys.executable, "-m", "deskhand", "orchestrate", *arguments],
+            [python or warm_python(), "-m", "deskhand", "orchestrate"],
             env=self.home.environment | variables,
             stderr=subprocess.PIPE,
             text=True,

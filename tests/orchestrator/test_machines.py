@@ -3,7 +3,6 @@
 import random
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.orchestrator.machines import Machines, letter
 from tests.orchestrator.office import RULES, ended, question
 from tests.orchestrator.test_running import until
 from tests.requirements import requirement
+from tests.warm import warm_python
 
 LOOKING = {"history.list", "messages.list", "threads.get"}
 
@@ -120,7 +120,7 @@ def test_without_a_vault_a_hold_ends_in_the_worker_that_runs(machines: Machines)
         await desk.answers.approve(card.id, card.digest, "person")
 
     machines.ask(machines.second, [letter(0)])
-    command = [sys.executable, "-m", "deskhand", "orchestrate"]
+    command = [warm_python(), "-m", "deskhand", "orchestrate"]
     environment = machines.second.environment
     worker = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:

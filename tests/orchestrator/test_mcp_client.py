@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from dirty_equals import IsStr
 
-from deskhand.errors import Denied, NotFound, ServerDown, Unavailable
+from deskhand.errors import Denied, Internal, NotFound, ServerDown, Unavailable
 from deskhand.orchestrator.mcp_client import MCPClient
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_server
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
 
 def client(home: Home, *command: str, **more: Any) -> MCPClient:
-    started = list(command) or [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    started = list(command) or [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
     return MCPClient("obsidian", started, home.vault, environment=home.environment, **more)
 
 
@@ -34,7 +35,7 @@ def children() -> list[int]:
 async def test_the_connection_is_kept_and_a_killed_server_is_started_anew(home: Home) -> None:
     (home.vault / "a.md").write_text("Hello.\n")
     before = set(children())
-    notes = client(home)
+    notes = client(home, sys.executable, "-m", "deskhand", "mcp", "obsidian")
     try:
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
@@ -91,12 +92,32 @@ async def test_a_tool_that_answers_with_an_error_is_logged_and_goes_to_the_fallb
 
 
 @requirement("orchestrator:client")
+async def test_a_server_that_does_not_know_the_tool_is_not_called_unavailable(home: Home) -> None:
+    (home.vault / "a.md").write_text("Hello.\n")
+    notes = client(home)
+    try:
+        await notes.call_tool("read_note", {"path": "a.md"})
+        connection = notes._client
+        answer = await notes.call_tool("fly_away", {}, lambda: "stayed")
+        with pytest.raises(Internal, match="fly_away"):
+            await notes.call_tool("fly_away", {"path": "a.md"})
+        assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
+        assert notes._client is connection
+    finally:
+        await notes.close()
+
+    assert answer == {"error": "internal_error", "message": IsStr(regex=".*fly_away.*"), "fallback": "stayed"}
+    (log,) = (home.vault / "Logs").glob("orchestrator_*.jsonl")
+    assert [json.loads(line)["event"] for line in log.read_text().splitlines()] == 2 * ["internal_error"]
+
+
+@requirement("orchestrator:client")
 async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))  # where the server's own files go
     (home.vault / "a.md").write_text("Hello.\n")
-    notes = MCPClient("obsidian", [sys.executable, "-m", "deskhand", "mcp", "obsidian"], home.vault)
+    notes = MCPClient("obsidian", [warm_python(), "-m", "deskhand", "mcp", "obsidian"], home.vault)
     try:
         assert (await notes.call_tool("read_note", {"path": "a.md"}))["body"] == "Hello.\n"
     finally:
@@ -107,7 +128,7 @@ async def test_three_arguments_are_enough_and_the_server_gets_the_vault(
 async def test_a_server_that_does_not_start_says_why(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
     wrong = MCPClient(
         "gmail",
-        [sys.executable, "-m", "deskhand", "mcp", "gmail"],
+        [warm_python(), "-m", "deskhand", "mcp", "gmail"],
         home.vault,
         environment=home.environment | {"VAULT_PATH": "/nowhere/at/all"},
     )

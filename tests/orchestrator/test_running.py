@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -89,7 +90,7 @@ def test_a_gmail_server_killed_during_a_send_sends_nothing_twice_and_nothing_is_
     office.once()
     draft = office.move(office.only("Drafts"), "Approved")
     site.gmail.chance = hold
-    worker = office.start()
+    worker = office.start(sys.executable)
     assert entered.wait(60)
     server = _server_of(worker.pid)
     site.gmail.chance = lambda _: None
@@ -196,7 +197,7 @@ def test_status_and_the_dashboard_show_counts_what_waits_and_no_live_links_of_st
 @requirement("orchestrator:rest")
 def test_a_thousand_waiting_approvals_cost_next_to_nothing(office: Office) -> None:
     _thousand(office)
-    worker = office.start(MCP_LOG_LEVEL="ERROR")
+    worker = office.start(sys.executable, MCP_LOG_LEVEL="ERROR")
     until((office.vault / "Dashboard.md").exists)
     began, used = time.monotonic(), _cpu(worker.pid)
     threading.Event().wait(5)

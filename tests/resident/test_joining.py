@@ -18,6 +18,7 @@ from deskhand import __version__, pipe
 from deskhand.servers import SERVERS
 from tests.requirements import requirement
 from tests.resident.test_up import Running, start
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
@@ -61,12 +62,12 @@ def desk(environment: dict[str, str]) -> Iterator[Running]:
 
 def server(environment: dict[str, str], folder: Path, name: str, *more: str) -> StdioServerParameters:
     arguments = ["-m", "deskhand", "mcp", name, *more]
-    return StdioServerParameters(command=sys.executable, args=arguments, env=environment, cwd=folder)
+    return StdioServerParameters(command=warm_python(), args=arguments, env=environment, cwd=folder)
 
 
 def run_pipe(environment: dict[str, str], folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A server whose client leaves at once; what it says on stderr."""
-    command = [sys.executable, "-m", "deskhand", "mcp", *arguments]
+    command = [warm_python(), "-m", "deskhand", "mcp", *arguments]
     return subprocess.run(
         command, env=environment, cwd=folder, input="", capture_output=True, text=True, timeout=60, check=False
     )
@@ -112,7 +113,7 @@ def test_what_was_asked_is_answered_although_the_client_sends_no_more(
     asked: list[dict[str, object]] = [INITIALIZE]
     asked += [{"method": "tools/call", "id": number, "params": call} for number, call in enumerate(calls)]
     done = subprocess.run(
-        [sys.executable, "-m", "deskhand", "mcp", "tasks", *more],
+        [warm_python(), "-m", "deskhand", "mcp", "tasks", *more],
         env=environment,
         cwd=tmp_path,
         input="".join(f"{json.dumps({'jsonrpc': '2.0'} | each)}\n" for each in asked),
@@ -184,7 +185,7 @@ def test_a_client_that_is_still_sending_sees_that_the_desk_has_ended(
 ) -> None:
     given = environment | {"DESKHAND_SOCKET": str(tmp_path / "desk.sock")}
     with listening(tmp_path / "desk.sock", pipe.pack("deskhand", __version__) + pipe.pack("joined")):
-        command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+        command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
         with subprocess.Popen(
             command, env=given, cwd=tmp_path, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as joined:
@@ -258,7 +259,7 @@ def test_pipes_that_are_killed_leave_nothing_behind(desk: Running, environment: 
     run_pipe(environment, tmp_path, "obsidian")
     files = Path(f"/proc/{desk.process.pid}/fd")
     before = len(list(files.iterdir()))
-    command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
     for _ in range(10):
         process = subprocess.Popen(
             command,
@@ -285,7 +286,7 @@ def test_a_desk_that_ends_is_seen_to_end_and_the_next_start_of_the_pipe_works(
 ) -> None:
     own = environment | {"DESKHAND_HOME": str(tmp_path / "home")}
     desk = start(tmp_path, own, "--port", "0")
-    command = [sys.executable, "-m", "deskhand", "mcp", "obsidian"]
+    command = [warm_python(), "-m", "deskhand", "mcp", "obsidian"]
     with subprocess.Popen(
         command, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as joined:

@@ -25,6 +25,7 @@ from deskhand.web.sessions import Session
 from tests.home import Home
 from tests.requirements import requirement
 from tests.transports import http_client
+from tests.warm import warm_python
 
 DOORS = ("/mcp", "/email/mcp", "/gmail/mcp", "/obsidian/mcp", "/tasks/mcp", "/agentmail/mcp")
 FOREIGN_TOKEN = "a-token-of-the-person's-own-desk"
@@ -55,7 +56,7 @@ class Running:
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         """From another terminal, at the same desk."""
         plain = {"PATH": self.environment["PATH"], "DESKHAND_HOME": str(self.home)}
-        command = [sys.executable, "-m", "deskhand", *arguments]
+        command = [warm_python(), "-m", "deskhand", *arguments]
         return subprocess.run(command, env=plain, capture_output=True, text=True, timeout=60, check=False)
 
     def holds(self, variable: str) -> list[Path]:

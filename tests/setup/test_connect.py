@@ -2,7 +2,6 @@ import json
 import os
 import stat
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from deskhand.setup import jsonc, yaml_member
 from deskhand.setup.clients import CLIENTS, file_of
 from tests.requirements import requirement
 from tests.setup.account import Account
+from tests.warm import warm_python
 
 FILES = {
     "claude-code": ".claude.json",
@@ -369,7 +369,7 @@ def test_for_any_json_one_member_comes_and_goes_and_the_rest_stays(
 def test_connecting_takes_no_variable_of_this_shell_along_and_says_so(account: Account) -> None:
     account.set_up()
     environment = os.environ | {"DESKHAND_ADDRESS": "other@example.com"}
-    command = [sys.executable, "-m", "deskhand", "connect", "cursor", "--yes"]
+    command = [warm_python(), "-m", "deskhand", "connect", "cursor", "--yes"]
 
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 

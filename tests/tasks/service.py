@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,13 +15,14 @@ from mcp.client.streamable_http import streamable_http_client
 
 from tests.home import TOKEN
 from tests.transports import http_server
+from tests.warm import warm_python
 
 
 class api_server(http_server):  # noqa: N801 - used as a function
     """`deskhand tasks-api` on a free port; its address is the base URL."""
 
     def __init__(self, environment: dict[str, str], **variables: str) -> None:
-        command = [sys.executable, "-m", "deskhand", "tasks-api", "--port", "0"]
+        command = [warm_python(), "-m", "deskhand", "tasks-api", "--port", "0"]
         self.process = subprocess.Popen(command, env=environment | variables, stderr=subprocess.PIPE, text=True)
         self.said = []
 

@@ -15,6 +15,7 @@ from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.tasks.service import Service, fields, ok, refused
 from tests.transports import http_client, http_server
+from tests.warm import warm_python
 
 pytestmark = pytest.mark.anyio
 
@@ -323,13 +324,10 @@ async def test_a_users_own_token_is_that_user_whatever_else_is_named(home: Home)
 
 @requirement("tasks:embedded")
 async def test_the_server_speaks_stdio_and_knows_nobody_by_itself(home: Home) -> None:
-    import sys
 
     from mcp import StdioServerParameters
 
-    server = StdioServerParameters(
-        command=sys.executable, args=["-m", "deskhand", "mcp", "tasks"], env=home.environment
-    )
+    server = StdioServerParameters(command=warm_python(), args=["-m", "deskhand", "mcp", "tasks"], env=home.environment)
     async with Client(server, mode="2026-07-28") as client:
         nobody: dict[str, Any] = await refused(client, "list_tasks")
         made = await ok(client, "create_task", title="by stdio", meta={"user_id": "ann"})

@@ -28,10 +28,10 @@ needs_axe = pytest.mark.skipif(
 
 
 @asynccontextmanager
-async def chromium() -> "AsyncIterator[Browser]":
+async def chromium(*more: str) -> "AsyncIterator[Browser]":
     from playwright.async_api import async_playwright
 
-    flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"]
+    flags = ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", *more]
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, headless=True, args=flags)
         yield browser

@@ -1,7 +1,7 @@
 """A desk with its page on a loopback port, and a person who has signed in."""
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -11,6 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from deskhand.app import Desk
+from deskhand.listen import http_config
 from deskhand.web import sessions
 
 _TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
@@ -25,19 +26,23 @@ class Person:
     async def reads(self, path: str) -> httpx2.Response:
         return await self.http.get(path)
 
-    async def sends(self, path: str, fields: dict[str, str] | None = None, at: str = "/checkup") -> httpx2.Response:
-        """Post a form as the page at `at` would."""
+    async def sends(
+        self, path: str, fields: dict[str, str] | None = None, at: str = "/checkup", origin: str | None = None
+    ) -> httpx2.Response:
+        """Post a form as the page at `at` would, of this or of no origin."""
+        headers = {"Origin": origin} if origin else {}
         found = _TOKEN.search((await self.http.get(at)).text)
         given = ({"form_token": found.group(1)} if found else {}) | (fields or {})
         if path.endswith("/edit"):  # in parts, as its page says
-            return await self.http.post(path, files={name: (None, value) for name, value in given.items()})
-        return await self.http.post(path, data=given)
+            files = {name: (None, value) for name, value in given.items()}
+            return await self.http.post(path, files=files, headers=headers)
+        return await self.http.post(path, data=given, headers=headers)
 
 
 @asynccontextmanager
-async def served(app: Starlette) -> AsyncIterator[str]:
+async def served(app: Starlette, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
     """The address of `app` on a free port, for as long as the block lasts."""
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_config=None, lifespan="on", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(http_config(app, proxies, port=0, lifespan="on", timeout_graceful_shutdown=1))
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)
         while not server.started:

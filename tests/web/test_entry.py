@@ -31,6 +31,7 @@ from deskhand.web.render import HEADERS
 from deskhand.web.site import site
 from tests.home import Home
 from tests.requirements import requirement
+from tests.warm import warm_python
 from tests.web.person import Person, served, signed_in
 
 CHROMIUM = Path("/usr/bin/chromium")
@@ -79,7 +80,7 @@ async def form_token(person: Person, desk: Desk) -> str:
 
 
 def in_terminal(home: Home, *arguments: str, stdin: str = "") -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "deskhand", *arguments]
+    command = [warm_python(), "-m", "deskhand", *arguments]
     return subprocess.run(
         command, env=home.environment, input=stdin, capture_output=True, text=True, timeout=60, check=False
     )
@@ -413,7 +414,7 @@ def opened_in_browser(home: Home, seen: Path) -> Iterator[tuple[str, str]]:
     """The link that a starting desk prints, and the address that its browser is given."""
     note = f"import sys; open({str(seen)!r}, 'w').write(sys.argv[1])"
     display = {"DISPLAY": ":0", "BROWSER": shlex.join([sys.executable, "-c", note, "%s"])}
-    command = [sys.executable, "-m", "deskhand", "up", "--port", "0", "--json"]
+    command = [warm_python(), "-m", "deskhand", "up", "--port", "0", "--json"]
     with subprocess.Popen(
         command, env=home.environment | display, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as up:

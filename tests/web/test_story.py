@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.home import Home
 from tests.mail.letters import letter
 from tests.orchestrator.office import Office, ended
 from tests.requirements import requirement
+from tests.warm import warm_python
 from tests.web.browser import chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
 from tests.web.person import served
 from tests.web.test_approvals_page import HELLO, HOSTILE, asked, drafted, sent, the_card
@@ -40,7 +40,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Office, 
     environment |= {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650", "DESKHAND_HOLD_SECONDS": "0.5"}
     office = Office(Home(place / "vault", environment))
     process = subprocess.Popen(
-        [sys.executable, "-m", "deskhand", "up", "--no-browser", "--port", "0", "--json"],
+        [warm_python(), "-m", "deskhand", "up", "--no-browser", "--port", "0", "--json"],
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

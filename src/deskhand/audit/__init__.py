@@ -122,6 +122,11 @@ def masked(address: str) -> str:
     return f"{local[:1]}***@{domain}"
 
 
+def masked_line(line: str) -> str:
+    """Each of the bare addresses in a line, between which there are commas."""
+    return ", ".join(map(masked, line.split(", ")))
+
+
 class Mark(NamedTuple):
     """A line up to which the chain was found whole."""
 

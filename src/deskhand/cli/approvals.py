@@ -32,7 +32,9 @@ def add_to(commands: Any) -> None:
     reject = command(commands, "reject", _reject, "say no", json=True)
     reject.add_argument("--reason", help="what the assistant is told")
     edit = command(commands, "edit", _edit, "change what would be sent, in your editor or by options", json=True)
-    edit.add_argument("--to", help="the new recipient")
+    edit.add_argument("--to", help="the new recipient; several with commas between them")
+    edit.add_argument("--cc", help="who gets a copy")
+    edit.add_argument("--bcc", help="who gets a copy that the others do not see")
     edit.add_argument("--subject", help="the new subject")
     edit.add_argument("--body-file", type=Path, metavar="FILE", help="a file with the new text")
     edit.add_argument("--approve", action="store_true", help="say yes to it as edited, without asking")
@@ -80,6 +82,11 @@ def _show(options: argparse.Namespace) -> None:
         print(json.dumps(_fields(card) | {"text": text}))
         return
     print(plain(text))
+    for name, several in (("to", card.to), ("cc", card.cc), ("bcc", card.bcc)):
+        for each in several:
+            print(
+                one_line(f"{name}: {each.address}, {'known' if each.known else 'new'}: {each.since}"), file=sys.stderr
+            )
     for line in (f"state: {card.state}", f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)):
         print(one_line(line), file=sys.stderr)
     print(f"digest: {card.digest}", *([one_line(f"note: {card.note}")] if card.note else []), sep="\n", file=sys.stderr)
@@ -125,9 +132,9 @@ def _edit(options: argparse.Namespace) -> None:
     card = _at_the_desk(lambda desk: desk.waiting.card(options.id))
     digest = options.digest or card.digest
     letter = editing.letter(card)
-    given = (options.to, options.subject, options.body_file)
-    if any(each is not None for each in given):
-        letter = editing.apply_options(letter, *given)
+    given = {name: getattr(options, name) for name in ("to", "cc", "bcc", "subject")}
+    if options.body_file is not None or any(each is not None for each in given.values()):
+        letter = editing.apply_options(letter, given, options.body_file)
         edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", _claim(desk)))
     else:
         with editing.open_editor(letter) as written:
@@ -160,7 +167,7 @@ def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 
 def _print(card: "Card", options: argparse.Namespace) -> None:
-    to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.to)
+    to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody)
     until = f"  until {card.until:%Y-%m-%d %H:%M} UTC" if card.until else ""
     line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}"
     print(json.dumps(_fields(card)) if options.json else one_line(line))
@@ -176,11 +183,14 @@ def _fields(card: "Card") -> dict[str, Any]:
             "kind": card.kind,
             "account": card.account,
             "to": [each.address for each in card.to],
+            "cc": [each.address for each in card.cc],
+            "bcc": [each.address for each in card.bcc],
             "subject": card.subject,
             "body": card.body,
             "answers": card.answers,
         },
-        "known": all(each.known for each in card.to),
+        "known": all(each.known for each in card.everybody),
+        "new": [each.address for each in card.everybody if not each.known],
         "risk": {"level": card.risk.level, "reasons": card.risk.reasons},
         "asked_by": card.asked_by,
         "created": card.created.isoformat(),

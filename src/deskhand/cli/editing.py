@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -22,21 +22,29 @@ from deskhand.gate.risk import read_html
 from deskhand.gate.waiting import Card
 from deskhand.tasks import due
 
-_LETTER = re.compile(r"To:[ \t]*([^\n]*)\nSubject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL)
+_LETTER = re.compile(
+    r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL
+)
 _SPAN = re.compile(r"(\d{1,4})([mhdw])", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def letter(card: Card) -> Letter:
-    return Letter(", ".join(each.address for each in card.to), card.subject, card.body)
+    to, cc, bcc = (", ".join(each.address for each in several) for several in (card.to, card.cc, card.bcc))
+    return Letter(to, card.subject, card.body, cc, bcc)
 
 
-def apply_options(old: Letter, to: str | None, subject: str | None, body_file: Path | None) -> Letter:
+def apply_options(old: Letter, given: Mapping[str, str | None], body_file: Path | None) -> Letter:
     try:
         body = old.body if body_file is None else body_file.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read {body_file}: {error}", hint="name a text file in UTF-8") from error
-    return Letter(old.to if to is None else to, old.subject if subject is None else subject, body)
+    return replace(old, body=body, **{name: value for name, value in given.items() if value is not None})
+
+
+def _heading(letter: Letter) -> str:
+    lines = {"To": letter.to, "Cc": letter.cc, "Bcc": letter.bcc}
+    return "".join(f"{name}: {line}\n" for name, line in lines.items() if line) + f"Subject: {letter.subject}\n\n"
 
 
 @contextmanager
@@ -49,7 +57,7 @@ def open_editor(old: Letter) -> Iterator[Letter]:
         )
     end = "" if old.body.endswith("\n") else "\n"  # editors end a text with a line break
     with tempfile.NamedTemporaryFile("w", suffix=".txt", prefix="deskhand-", encoding="utf-8", delete=False) as made:
-        made.write(f"To: {old.to}\nSubject: {old.subject}\n\n{old.body}{end}")
+        made.write(f"{_heading(old)}{old.body}{end}")
     file = Path(made.name)
     try:
         yield _run_editor(command, file, end)
@@ -72,13 +80,13 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
         raise InvalidInput("the edited text is not UTF-8") from error
     if found is None:
         raise InvalidInput("the edited text must begin with To:, Subject: and an empty line")
-    to, subject, body = found.groups()
-    edited = Letter(to.strip(), subject.strip(), body)
+    to, cc, bcc, subject, body = found.groups(default="")
+    edited = Letter(to.strip(), subject.strip(), body, cc.strip(), bcc.strip())
     return replace(edited, body=body.removesuffix(end)) if end else edited
 
 
 def confirm_text(card: Card) -> bool:
-    print(plain(f"To: {letter(card).to}\nSubject: {card.subject}\n\n{card.body}"), file=sys.stderr)
+    print(plain(f"{_heading(letter(card))}{card.body}"), file=sys.stderr)
     if seen := read_html(card.body, as_text=card.as_text):
         print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
     print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)

@@ -34,7 +34,10 @@ def _link(options: argparse.Namespace) -> None:
         if found is None:
             raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
         link = asyncio.run(sessions.link(desk, found.address))
-    tell(options, {"link": link, "address": found.address}, link)
+    told = {"link": link, "address": found.address}
+    if desk.settings.inbox_origin:
+        told["elsewhere"] = link.replace(found.address, desk.settings.inbox_origin)
+    tell(options, told, "\n".join(filter(None, [link, told.get("elsewhere")])))
 
 
 def _set(options: argparse.Namespace) -> None:

@@ -1,6 +1,7 @@
 """`deskhand token`: what lets an assistant in over HTTP, and how far."""
 
 import argparse
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -54,14 +55,17 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _fields(token: "Token") -> dict[str, Any]:
-    used = token.used and token.used.isoformat()
-    return token._asdict() | {"created": token.created.isoformat(), "used": used}
+    return {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in token._asdict().items()
+    }
 
 
 def _line(token: "Token") -> str:
     used = "never used"
     if token.used:
         used = f"last used {token.used:%Y-%m-%d %H:%M}"
+    if token.ends:
+        used += f"  by OAuth for {token.resource}, until {token.ends:%Y-%m-%d}"
     scopes = ",".join(token.scopes)
     return f"{token.name}  {token.user_id or '-'}  {scopes}  {token.created:%Y-%m-%d %H:%M}  {used}"
 

@@ -4,26 +4,35 @@ A Proposal is what a tool was told. The gate completes it to an Action: for a ma
 thread, as they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
 """
 
-import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, Literal
+from operator import not_
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, TypeAdapter, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    TypeAdapter,
+    ValidationInfo,
+    model_validator,
+)
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.face import Face, NoMail
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
-from deskhand.mail.addresses import recipient
+from deskhand.mail.addresses import once_each, recipient, recipients
 from deskhand.mail.changes import Doing
 
 MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
 """What a mail is called in its request's file, and in one that the person writes by hand to release it."""
 SUBJECT_LIMIT = 998
 BODY_LIMIT = 2_000_000
-MOST_COMPARED = 20_000
-"""Lines of both texts: to look for each line of one in the other takes the square of it."""
+MOST_RECIPIENTS = 50
 
 
 def _subject(text: str) -> str:
@@ -58,9 +67,23 @@ def _name(text: str, info: ValidationInfo) -> str:
     return text
 
 
+def _join_addresses(given: str | Sequence[str], info: ValidationInfo) -> str:
+    named = [given] if isinstance(given, str) else given
+    return ", ".join(recipient(each, info.field_name or "to") for each in named)
+
+
+def _address_line(text: str, info: ValidationInfo) -> str:
+    if not text.strip() and info.field_name != "to":
+        return ""
+    return ", ".join(recipients(text, info.field_name or "to"))
+
+
 Name = Annotated[str, AfterValidator(_name)]
 """What the mailbox calls a mail or a thread."""
-Address = Annotated[str, AfterValidator(recipient)]
+Addresses = Annotated[str, BeforeValidator(_join_addresses)]
+"""Whom a tool names: one bare address, or a list of them. It becomes a line."""
+AddressLine = Annotated[str, AfterValidator(_address_line)]
+"""Bare addresses with commas between them, as a person reads and edits them."""
 Subject = Annotated[str, AfterValidator(_subject)]
 Body = Annotated[str, AfterValidator(_body)]
 Text = Annotated[str, AfterValidator(_text)]
@@ -71,7 +94,9 @@ class SendEmail(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     kind: Literal["send_email"] = "send_email"
-    to: Address
+    to: Addresses
+    cc: Addresses = ""
+    bcc: Addresses = ""
     subject: Subject
     body: Body
     reply_to_message_id: str | None = None
@@ -124,7 +149,9 @@ class Mail(Face):
 
     kind: Literal["send_email", "reply_email"]
     account: str
-    to: Address
+    to: AddressLine
+    cc: AddressLine = Field("", exclude_if=not_)
+    bcc: AddressLine = Field("", exclude_if=not_)
     subject: Subject
     body: Text
     thread_id: str | None = None
@@ -145,13 +172,28 @@ class Mail(Face):
         return self.to
 
     @property
+    def everybody(self) -> tuple[str, ...]:
+        """Each address that it goes to."""
+        return tuple(each for line in (self.to, self.cc, self.bcc) for each in addresses_of(line))
+
+    @model_validator(mode="after")
+    def _demand_few(self) -> Self:
+        if len(self.everybody) > MOST_RECIPIENTS:
+            problem = FieldProblem("to", f"names {len(self.everybody)} recipients", None, f"at most {MOST_RECIPIENTS}")
+            hint = f"send it to at most {MOST_RECIPIENTS} at a time, or write to a mailing list"
+            raise InvalidInput(f"A mail goes to at most {MOST_RECIPIENTS} recipients.", fields=[problem], hint=hint)
+        return self
+
+    @property
     def file_type(self) -> str:
         return MAIL_TYPES[self.kind]
 
     @property
     def question(self) -> str:
         verb = "Reply to" if self.kind == "reply_email" else "Send to"
-        return f"{verb} {self.to}"
+        first, *others = self.everybody
+        more = f" and {len(others)} more" if others else ""
+        return f"{verb} {first}{more}"
 
     @property
     def about(self) -> str:
@@ -159,7 +201,10 @@ class Mail(Face):
 
     def edit(self, changes: Mapping[str, str]) -> "Mail":
         """The same mail with other words; what cannot be sent is refused."""
-        return Mail.model_validate(self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))})
+        edited = Mail.model_validate(
+            self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))}
+        )
+        return edited.model_copy(update=address_lines(edited.to, edited.cc, edited.bcc))
 
 
 class MailChange(NoMail):
@@ -232,60 +277,46 @@ def read_action(text: str) -> Action:
     return _ACTION.validate_json(text)
 
 
-def describe_difference(old: Action, new: Action) -> str | None:
-    """What the person changed, line by line; None where they changed nothing."""
-    before = _lines(old)
-    after = _lines(new)
-    if before == after:
-        return None
-    names = ("as it was proposed", "as it was edited")
-    if len(before) + len(after) <= MOST_COMPARED:
-        return "\n".join(difflib.unified_diff(before, after, *names, lineterm="", n=1))
-    return "\n".join([f"--- {names[0]}", f"+++ {names[1]}", *_replace_middle(before, after)])
-
-
-def _replace_middle(before: list[str], after: list[str]) -> list[str]:
-    """The one hunk of what lies between the lines with which both begin and those with which both end."""
-    head = _count_same(before, after)
-    tail = _count_same(before[head:][::-1], after[head:][::-1])
-    old = before[head : len(before) - tail]
-    new = after[head : len(after) - tail]
-    place = f"@@ -{head + 1},{len(old)} +{head + 1},{len(new)} @@"
-    return [place, *(f"-{line}" for line in old), *(f"+{line}" for line in new)]
-
-
-def _count_same(old: list[str], new: list[str]) -> int:
-    """With how many lines both begin."""
-    pairs = enumerate(zip(old, new, strict=False))
-    return next((at for at, (one, other) in pairs if one != other), min(len(old), len(new)))
-
-
-def _lines(mail: Action) -> list[str]:
-    return [f"To: {mail.to}", f"Subject: {mail.subject}", "", *mail.body.splitlines()]
-
-
 async def complete(
     proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox
 ) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
-    account = await mailbox.address()
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
-            return MailChange(account=account, do=do, label=label, mails=mails), None
-        case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=None):
-            as_text = proposal.as_text and mime.is_html(body)
-            return Mail(kind="send_email", account=account, to=to, subject=subject, body=body, as_text=as_text), None
-        case SendEmail(to=to, subject=subject, body=body, reply_to_message_id=str() as message_id):
-            found = await mailbox.get(message_id)
+            return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
+        case SendEmail(to=to, cc=cc, bcc=bcc, subject=subject, body=body, reply_to_message_id=message_id):
+            lines = address_lines(to, cc, bcc)
+            found = await mailbox.get(message_id) if message_id is not None else None
+            account = await own_address(mailbox, found)
         case ReplyEmail(message_id=message_id, body=body):
             found = await mailbox.get(message_id)
+            account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            to = mime.reply_recipient(found, account)
+            lines = {"to": mime.reply_recipient(found, account)}
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
-    mail = Mail(kind=proposal.kind, account=account, to=to, subject=subject, body=body, as_text=as_text)
+    mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, as_text=as_text, **lines)
+    if found is None:
+        return mail, None
     return in_thread(mail, found), found
+
+
+async def own_address(mailbox: Mailbox, answered: FullMessage | None) -> str:
+    """From where a mail leaves: an answer from the account that has the mail it answers."""
+    if answered is not None and answered.summary.account:
+        return answered.summary.account
+    return await mailbox.address()
+
+
+def addresses_of(line: str) -> list[str]:
+    """Each address of a line that was read before."""
+    return line.split(", ") if line else []
+
+
+def address_lines(to: str, cc: str, bcc: str) -> dict[str, str]:
+    """Who is named twice gets one mail, and is named where most can see it."""
+    return dict(zip(("to", "cc", "bcc"), once_each(to, cc, bcc), strict=True))
 
 
 def in_thread(mail: Mail, original: FullMessage) -> Mail:
@@ -313,7 +344,8 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
     message_id = f"<{send_id}@{mail.account.rpartition('@')[2]}>"
     raw = mime.compose(
         sender=mail.account,
-        to=[mail.to],
+        to=addresses_of(mail.to),
+        cc=addresses_of(mail.cc),
         subject=mail.subject,
         body=mail.body,
         message_id=message_id,
@@ -323,4 +355,5 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
         references=mail.references,
         as_text=mail.as_text,
     )
-    return Outgoing(raw, (mail.to,), message_id, send_id, mail.thread_id)
+    bcc = tuple(addresses_of(mail.bcc))
+    return Outgoing(raw, mail.everybody, message_id, send_id, mail.thread_id, bcc, mail.account)

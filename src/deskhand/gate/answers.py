@@ -14,7 +14,8 @@ from deskhand import audit, clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
 from deskhand.gate import passwords
-from deskhand.gate.actions import Action, demand_sendable, describe_difference
+from deskhand.gate.actions import Action, demand_sendable
+from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
 from deskhand.gate.record import GateCall
@@ -32,6 +33,9 @@ class Letter:
     to: str
     subject: str
     body: str
+    cc: str | None = None
+    """None: as it is."""
+    bcc: str | None = None
 
 
 class Door(Protocol):
@@ -276,7 +280,8 @@ def _edit(request: Request, letter: Letter) -> Action:
     body = letter.body.replace("\r\n", "\n")
     if request.home == "Drafts" and body.strip():
         body = f"{body.strip()}\n"  # as a note is read
-    return request.action.edit({"to": letter.to, "subject": letter.subject, "body": body})
+    changes = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc, "subject": letter.subject, "body": body}
+    return request.action.edit({name: value for name, value in changes.items() if value is not None})
 
 
 def _demand_seen(request: Request, digest: str | None) -> Request:

@@ -66,9 +66,11 @@ def open_request(
         note = describe_earlier_send(before.id, before.left, before.action.noun)
     name = uuid.uuid4().hex[:16]
     sender = None
+    participants: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     if answered is not None:
         sender = _sender_of(answered)
+        participants = participants_of(answered)
         warnings = answered.warnings
     return Request(
         id=name,
@@ -85,6 +87,7 @@ def open_request(
         expires=now + LIFETIME,
         asked_by=by,
         sender=sender,
+        participants=participants,
         warnings=warnings,
         note=note,
     )
@@ -94,6 +97,11 @@ def _released(request: Request) -> str:
     if request.action.noun == "call":
         return "gives its result"
     return "sends it"
+
+
+def participants_of(mail: FullMessage) -> tuple[str, ...]:
+    lines = (mail.summary.sender, mail.summary.to, mail.cc)
+    return tuple({person.address.casefold(): None for line in lines for person in people(line)})
 
 
 def _sender_of(mail: FullMessage) -> str:

@@ -70,7 +70,7 @@ class DraftReader(Follower):
             raise InvalidInput("an assistant wrote this text, and only the person and the desk write drafts")
         old = request.action if request else None
         if old and old.reply_to_message_id == letter.reply_to_message_id and knows_thread(old):
-            return old.edit({"to": letter.to, "subject": letter.subject, "body": letter.body})
+            return old.edit(letter.model_dump(include={"to", "cc", "bcc", "subject", "body"}))
         action, _ = await complete(letter, self._mailbox())
         return action
 

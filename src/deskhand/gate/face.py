@@ -44,8 +44,11 @@ class Face(BaseModel):
 
 
 class NoMail(Face):
-    """An action that is no mail: it answers none, and no hand-written file releases it."""
+    """An action that is no mail: it goes to nobody, answers none, and no hand-written file releases it."""
 
+    cc: ClassVar[str] = ""
+    bcc: ClassVar[str] = ""
+    everybody: ClassVar[tuple[str, ...]] = ()
     thread_id: ClassVar[None] = None
     reply_to_message_id: ClassVar[None] = None
     in_reply_to: ClassVar[None] = None

@@ -14,19 +14,22 @@ from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail
+from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
 from deskhand.gate.risk import assess_text, read_html
 from deskhand.mail import mime
-from deskhand.mail.addresses import recipient
+from deskhand.mail.addresses import recipient, recipients
 from deskhand.notes import frontmatter
 from deskhand.notes.markdown import escape, escape_sentence
 
 DRAFT = "email_draft"
 """The type of a draft's file."""
 _SEALED_KEYS = frozenset({"action_id", "digest", "seal"})
-_MEANT = ("type", "action_type", "to", "subject", "created", "thread_id", "action_id", "digest", "expires", "revision")
+_MEANT = (
+    *("type", "action_type", "to", "cc", "bcc", "subject"),
+    *("created", "thread_id", "action_id", "digest", "expires", "revision"),
+)
 """What the seal covers. Other properties are the person's or a plugin's, and `status` is how the person says yes."""
 _YES = ("pending_approval", "approved")
 _MESSAGE = re.compile(r"^## Message\n\n(`{3,})text\n(.*?)\n\1$", re.MULTILINE | re.DOTALL)
@@ -71,7 +74,8 @@ def written_revision(found: RequestFile) -> int:
 
 def read_edit(action: Action, found: RequestFile) -> Action:
     """The mail as the person left it in a sealed file; as it was, where it can no longer be read as a mail."""
-    changes = {key: found.properties[key] for key in ("to", "subject") if isinstance(found.properties.get(key), str)}
+    given = found.properties
+    changes = {key: given[key] for key in ("to", "cc", "bcc", "subject") if isinstance(given.get(key), str)}
     message = _MESSAGE.search(found.text)
     if message:
         changes["body"] = message[2]
@@ -94,8 +98,7 @@ def _properties(request: Request) -> dict[str, Any]:
         "type": action.file_type,
         "status": "pending_approval",
         "action_type": action.kind,
-        "to": action.to,
-        "subject": action.subject,
+        **_heading(action),
         "created": iso(request.created),
     }
     if action.thread_id:
@@ -106,6 +109,12 @@ def _properties(request: Request) -> dict[str, Any]:
     if request.revision > 1:
         found["revision"] = request.revision
     return found
+
+
+def _heading(action: Action) -> dict[str, str]:
+    """Who gets it, and what it is about."""
+    copies = {name: line for name, line in (("cc", action.cc), ("bcc", action.bcc)) if line}
+    return {"to": action.to, **copies, "subject": action.subject}
 
 
 def _page(request: Request, how: str) -> str:
@@ -123,11 +132,19 @@ def _page(request: Request, how: str) -> str:
         parts.insert(
             2, "## Arguments\n\n" + "\n\n".join(f"{escape(name)}\n\n{fenced(text)}" for name, text in action.rows)
         )
+    if len(action.everybody) > 1:
+        parts.insert(2, f"## Who gets it\n\n{_list_recipients(action)}")
     if request.note:
         parts.insert(2, f"## Please look first\n\n{escape_sentence(request.note)}")
     if request.difference:
         parts.append(f"## What was changed\n\n{fenced(request.difference)}")
     return "\n" + "\n\n".join(parts) + "\n"
+
+
+def _list_recipients(action: Action) -> str:
+    """One by one: nobody is overlooked in a long line."""
+    lines = {"To": action.to, "Copy (Cc)": action.cc, "Blind copy (Bcc), which the others do not see": action.bcc}
+    return "\n".join(f"- {name}: {escape(each)}" for name, line in lines.items() for each in addresses_of(line))
 
 
 def _seal(properties: Mapping[str, Any], page: str, key: bytes) -> str:
@@ -151,8 +168,7 @@ def render_draft(request: Request) -> str:
     properties: dict[str, Any] = {
         "type": DRAFT,
         "status": "pending_approval",
-        "to": action.to,
-        "subject": action.subject,
+        **_heading(action),
         "reply_to_message_id": action.reply_to_message_id,
         "draft_id": request.id,
         "drafted_by": request.asked_by,
@@ -177,12 +193,14 @@ def is_draft(found: RequestFile) -> bool:
 
 def read_draft(found: RequestFile) -> SendEmail:
     """What a draft's file says now. One that is no mail any more is refused with the reason."""
-    given = {key: found.properties.get(key) for key in ("to", "subject", "reply_to_message_id")}
+    given = {key: found.properties.get(key) for key in ("to", "cc", "bcc", "subject", "reply_to_message_id")}
     for key, value in given.items():
-        if not isinstance(value, str) and (value is not None or key != "reply_to_message_id"):
+        if not isinstance(value, str) and (value is not None or key in ("to", "subject")):
             problem = FieldProblem(key, "is missing or no text", printable(value))
             raise InvalidInput(f"the draft's {key} is missing or no text", fields=[problem])
-    return SendEmail(body=_draft_body(found.body), **given)
+    lines = {key: recipients(given[key] or "", key) for key in ("to", "cc", "bcc") if given[key] or key == "to"}
+    others = {key: given[key] for key in ("subject", "reply_to_message_id")}
+    return SendEmail(body=_draft_body(found.body), **others, **lines)
 
 
 def digest_words(letter: Action) -> str:
@@ -193,8 +211,8 @@ def digest_words(letter: Action) -> str:
 
 def rewrite_draft(found: RequestFile, action: Action) -> str:
     """The draft's file with the person's new words; every other byte stays."""
-    heading = {"to": action.to, "subject": action.subject}
-    return frontmatter.rewrite(found.text, found.properties | heading, action.body)
+    others = {key: value for key, value in found.properties.items() if key not in ("cc", "bcc")}
+    return frontmatter.rewrite(found.text, others | _heading(action), action.body)
 
 
 def _draft_body(body: str) -> str:
@@ -230,7 +248,7 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or not isinstance(action, Mail):
+    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1:
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (

@@ -192,8 +192,8 @@ def says_the_same(found: RequestFile, request: Request) -> bool:
     except InvalidInput as error:
         return request.fault == error.message
     action = request.action
-    says = (letter.to, letter.subject, letter.body, letter.reply_to_message_id)
-    same = says == (action.to, action.subject, action.body, action.reply_to_message_id)
+    names = ("to", "cc", "bcc", "subject", "body", "reply_to_message_id")
+    same = all(getattr(letter, name) == getattr(action, name) for name in names)
     return same and request.fault is None and knows_thread(action)
 
 

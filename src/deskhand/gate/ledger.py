@@ -9,7 +9,6 @@ from typing import Any
 from deskhand import clock
 from deskhand.gate.actions import read_action
 from deskhand.gate.requests import OPEN, Folder, Request, State
-from deskhand.gate.toolcall import TARGET
 from deskhand.mail import Sent
 from deskhand.store import Row, Transaction
 
@@ -26,6 +25,7 @@ AHEAD = timedelta(minutes=1)
 _TIMES = frozenset({"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"})
 _FLAGS = frozenset({"urgent", "once_more", "untold", "settled"})
 _ACTIONS = frozenset({"proposed", "action"})
+_LISTS = frozenset({"warnings", "participants"})
 
 
 # Reading.
@@ -175,8 +175,8 @@ def waits_of(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
 def mails_sent_to(tx: Transaction, addresses: Sequence[str]) -> dict[str, tuple[int, datetime]]:
     """How many mails left for each of these addresses, and when the last one did."""
     rows = tx.all(
-        "SELECT recipient, COUNT(*), MAX(COALESCE(frozen, created)) FROM requests"
-        f" WHERE state = 'sent' AND recipient IN ({_marks(addresses) or 'NULL'}) GROUP BY recipient",
+        "SELECT address, COUNT(*), MAX(COALESCE(frozen, created)) FROM written_to JOIN requests ON id = request_id"
+        f" WHERE address IN ({_marks(addresses) or 'NULL'}) GROUP BY address",
         *addresses,
     )
     return {address: (count, clock.from_ms(last)) for address, count, last in rows}
@@ -193,8 +193,8 @@ def earlier_sends(tx: Transaction, digests: Sequence[str]) -> dict[str, tuple[st
 
 
 def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
-    sql = "SELECT DISTINCT recipient FROM requests WHERE state = 'sent' AND recipient NOT LIKE ? LIMIT ?"
-    return [address for (address,) in tx.all(sql, f"{TARGET}%", limit)]
+    sql = "SELECT DISTINCT address FROM written_to LIMIT ?"
+    return [address for (address,) in tx.all(sql, limit)]
 
 
 # Changing.
@@ -203,8 +203,8 @@ def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
 def insert(tx: Transaction, request: Request) -> bool:
     """Whether it is in; not where it is there, or the same proposal of a tool is open already."""
     values = [_to_column(name, getattr(request, name)) for name in _NAMES]
-    sql = f"INSERT INTO requests ({_COLUMNS}, recipient) VALUES ({_marks(values)}, ?) ON CONFLICT DO NOTHING"
-    return tx.execute(sql, *values, request.action.target.casefold()) == 1
+    sql = f"INSERT INTO requests ({_COLUMNS}) VALUES ({_marks(values)}) ON CONFLICT DO NOTHING"
+    return tx.execute(sql, *values) == 1
 
 
 def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -> Request | Conflict:
@@ -216,8 +216,6 @@ def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -
         changed = replace(changed, digest=changed.action.digest)
         changes["digest"] = changed.digest
     values = {name: _to_column(name, value) for name, value in ({"state": state} | changes).items()}
-    if "action" in changes:
-        values["recipient"] = changed.action.target.casefold()
     names = ", ".join(f"{name} = ?" for name in values)
     done = tx.execute(
         f"UPDATE requests SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
@@ -296,6 +294,10 @@ def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) ->
         " note = ? WHERE id = ?",
         *(mail.message_id, mail.thread_id, int(untold), mail.remark, request.id),
     )
+    for address in {each.casefold() for each in request.action.everybody}:
+        tx.execute(
+            "INSERT INTO written_to (address, request_id) VALUES (?, ?) ON CONFLICT DO NOTHING", address, request.id
+        )
 
 
 def mark_told(tx: Transaction, request: Request) -> bool:
@@ -334,7 +336,7 @@ def _marks(values: Sequence[object]) -> str:
 def _to_column(name: str, value: Any) -> Any:
     if name in _ACTIONS:
         return value.model_dump_json()
-    if name == "warnings":
+    if name in _LISTS:
         return json.dumps(value)
     if name in _FLAGS:
         return int(value)
@@ -347,7 +349,7 @@ def _request(row: Row) -> Request:
     found = dict(zip(_NAMES, row, strict=True))
     found["action"] = read_action(found["action"])
     found["proposed"] = read_action(found["proposed"])
-    found["warnings"] = tuple(json.loads(found["warnings"]))
+    found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
     found |= {name: bool(found[name]) for name in _FLAGS}
     found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
     return Request(**found)

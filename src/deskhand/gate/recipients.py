@@ -1,6 +1,6 @@
 """Whom this desk knows: counted in the ledger, never claimed by anybody."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -25,14 +25,16 @@ class Acquaintance:
     """How many mails left for an address, and when the last one did."""
     domains: frozenset[str]
 
-    def recipient(self, address: str, sender: str | None) -> Recipient:
-        """`sender` wrote the mail that is answered."""
+    def recipient(self, address: str, sender: str | None, participants: Collection[str] = ()) -> Recipient:
+        """`sender` wrote the mail that is answered, and `participants` are all whom it names."""
         if found := self.sent.get(address.casefold()):
             count, last = found
             plural = "s" if count > 1 else ""
             return Recipient(address, True, f"{count} mail{plural} sent, last on {last:%Y-%m-%d}")
         if sender is not None and sender.casefold() == address.casefold():
             return Recipient(address, True, "wrote the mail that this answers; never written to")
+        if address.casefold() in participants:
+            return Recipient(address, False, "is named in the mail that this answers; never written to")
         return Recipient(address, False, "never written to")
 
 

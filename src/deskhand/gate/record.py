@@ -26,7 +26,7 @@ class GateCall:
     def entry(self, result: audit.Result, error: str | None, now: datetime, **more: Any) -> audit.Entry:
         took = round((now - self.started).total_seconds() * 1000)
         facts = {**self.parameters, **more}
-        target = audit.masked(self.target)
+        target = audit.masked_line(self.target)
         return audit.Entry.of(
             now, self.by, self.kind, target, parameters=facts, error=error, result=result, milliseconds=took
         )
@@ -36,7 +36,9 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     match proposal:
         case SendEmail():
             target = proposal.to
-            parameters: dict[str, Any] = {"to": audit.masked(proposal.to), "subject": proposal.subject}
+            lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
+            parameters: dict[str, Any] = {name: audit.masked_line(line) for name, line in lines.items() if line}
+            parameters["subject"] = proposal.subject
             if proposal.reply_to_message_id:
                 parameters["reply_to_message_id"] = proposal.reply_to_message_id
         case ReplyEmail():

@@ -72,6 +72,8 @@ class Request:
     urgent: bool = False
     sender: str | None = None
     """Whose mail it answers, as the desk read it."""
+    participants: tuple[str, ...] = ()
+    """Everybody whom that mail names: its sender, and whom it went to."""
     warnings: tuple[str, ...] = ()
     """What was odd about that mail."""
     difference: str | None = None

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
@@ -10,7 +10,7 @@ from typing import Any, Literal
 import idna
 
 from deskhand import unseen
-from deskhand.gate.actions import Action, Mail, MailChange
+from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
@@ -22,6 +22,9 @@ LONG = 20_000
 LOOKED_AT = 200_000
 """Characters of a text that are looked at: each open page looks at every card once a second."""
 MOST_LINKS = 300
+MANY_RECIPIENTS = 10
+SHOWN = 10
+"""How many of a kind are named; the others are counted."""
 MANY = 50
 """More mails than these are changed only where the person says yes."""
 _UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
@@ -47,13 +50,18 @@ class Facts:
     """What the desk itself knows about a mail that would leave; nothing of it is anybody's claim."""
 
     account: str
-    to: str
+    everybody: tuple[str, ...]
+    """Each address that it goes to."""
     subject: str
     body: str
-    known: bool
-    """Whether the recipient is known, see `recipients`."""
+    new: frozenset[str] = frozenset()
+    """Those of them whom the desk does not know, see `recipients`."""
+    blind: tuple[str, ...] = ()
+    """Those of them whom the others do not see."""
     sender: str | None = None
     """Whose mail it answers."""
+    participants: tuple[str, ...] = ()
+    """All whom that mail names."""
     domains: frozenset[str] = frozenset()
     """Of the addresses that this desk has written to."""
     warnings: tuple[str, ...] = ()
@@ -79,35 +87,76 @@ def _weigh(found: list[tuple[Level, str]]) -> Risk:
     return Risk(found[0][0], tuple(text for _, text in found))
 
 
-def _recipient(facts: Facts) -> _Reasons:
-    if not facts.known:
-        yield "medium", f"New recipient: this desk has never written to {facts.to}."
-    if _is_outside(facts):
+def _recipients(facts: Facts) -> _Reasons:
+    new = [each for each in facts.everybody if each in facts.new]
+    if new:
+        yield "medium", f"New recipient{'s' if len(new) > 1 else ''}: this desk has never written to {_few(new)}."
+    outside = [each for each in facts.everybody if _is_outside(each, facts)]
+    if len(facts.everybody) == 1 and outside:
         yield "low", "The recipient is outside your own domain."
-    if facts.sender is not None and facts.sender.casefold() != facts.to.casefold():
-        yield "high", f"The answer goes to {facts.to}, not to {facts.sender}, who wrote the mail."
+    elif outside:
+        yield (
+            "low",
+            f"{len(outside)} of {len(facts.everybody)} recipients are outside your own domain: {_few(outside)}.",
+        )
+    if len(facts.everybody) > MANY_RECIPIENTS:
+        yield "medium", f"It goes to {len(facts.everybody)} recipients at once."
+    if facts.blind:
+        yield "medium", f"Blind copies, which the others do not see: {_few(facts.blind)}."
+
+
+def _thread(facts: Facts) -> _Reasons:
+    if facts.sender is None:
+        return
+    first = facts.everybody[0]
+    if facts.sender.casefold() not in map(str.casefold, facts.everybody):
+        more = f" and {len(facts.everybody) - 1} more" if len(facts.everybody) > 1 else ""
+        yield "high", f"The answer goes to {first}{more}, not to {facts.sender}, who wrote the mail."
+    there = {facts.sender.casefold(), facts.account.casefold(), *facts.participants}
+    added = [each for each in facts.everybody if each.casefold() not in there]
+    if added and len(facts.everybody) > 1:
+        level: Level = "high" if any(_is_outside(each, facts) for each in added) else "medium"
+        yield level, f"The mail that it answers does not name {_few(added)}."
+
+
+def _few(addresses: Sequence[str]) -> str:
+    more = f" and {len(addresses) - SHOWN} more" if len(addresses) > SHOWN else ""
+    return f"{', '.join(addresses[:SHOWN])}{more}"
 
 
 def _spelling(facts: Facts) -> _Reasons:
-    domain = _domain(facts.to)
+    for domain in dict.fromkeys(map(_domain, facts.everybody)):
+        yield from _spelling_of(domain, facts)
+
+
+def _spelling_of(domain: str, facts: Facts) -> _Reasons:
     shown = _readable(domain)
     if _scripts(shown) > 1:
         yield "high", f"The domain {domain} reads as {shown}: letters of several alphabets that look alike."
     elif shown != domain:
         yield "medium", f"The domain {domain} reads as {shown}."
-    trusted = facts.domains | {_domain(facts.account)} | ({_domain(facts.sender)} if facts.sender else set())
+    others = (facts.account, facts.sender or "", *facts.participants, *facts.everybody)
+    trusted = facts.domains | set(map(_domain, others))
     if domain not in facts.domains and domain != _domain(facts.account):
         for other in sorted(trusted - {domain, ""}):
             if _looks_like(shown, _readable(other)):
                 yield "high", f"The domain {domain} looks like {other}, but is another."
 
 
-def _name(facts: Facts) -> _Reasons:
-    name = facts.to.rpartition("@")[0]
-    if _scripts(name) > 1:
-        yield "high", f"The name {name} mixes letters of several alphabets that look alike."
-    elif not name.isascii():
-        yield "medium", f"The name {name} is not written in plain letters."
+def _names(facts: Facts) -> _Reasons:
+    for address in facts.everybody:
+        name = address.rpartition("@")[0]
+        if _scripts(name) > 1:
+            yield "high", f"The name {name} mixes letters of several alphabets that look alike."
+        elif not name.isascii():
+            yield "medium", f"The name {name} is not written in plain letters."
+        twins = [each for each in (*facts.everybody, *facts.participants) if _is_twin(each, address)]
+        if twins:
+            yield "high", f"{address} looks like {twins[0]}, but is another."
+
+
+def _is_twin(one: str, other: str) -> bool:
+    return one.casefold() != other.casefold() and _skeleton(one) == _skeleton(other)
 
 
 def _links(facts: Facts) -> _Reasons:
@@ -169,9 +218,10 @@ def _original(facts: Facts) -> _Reasons:
 
 _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
     _repetition,
-    _recipient,
+    _recipients,
+    _thread,
     _spelling,
-    _name,
+    _names,
     _links,
     _html,
     _characters,
@@ -280,7 +330,7 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
     names = {part for path, _ in call.rows for part in path.split(".")}
     odd = [name for name in (call.tool, *sorted(names)) if _scripts(name) > 1 or unseen.describe(name)]
     text = "\n".join(value for _, value in call.rows)
-    facts = Facts(call.server, call.server, call.subject, text, known=True, as_text=True, sent_before=made_before)
+    facts = Facts(call.server, (), call.subject, text, as_text=True, sent_before=made_before)
     found = [each for check in _TEXT_CHECKS for each in check(facts)]
     found += [("high", f"A name in it mixes alphabets or hides something: {name}.") for name in odd[:10]]
     return _weigh(found)
@@ -289,8 +339,9 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
 def assess_action(action: Action, **known: Any) -> Risk:
     """What is odd about an action of any kind; `known` is what the desk knows beside it, as in `Facts`."""
     match action:
-        case Mail(account=account, to=to, subject=subject, body=body, as_text=as_text):
-            return assess(Facts(account, to, subject, body, as_text=as_text, **known))
+        case Mail(account=account, subject=subject, body=body, as_text=as_text):
+            blind = tuple(addresses_of(action.bcc))
+            return assess(Facts(account, action.everybody, subject, body, blind=blind, as_text=as_text, **known))
         case MailChange() as change:
             return assess_change(change)
         case ToolCall() as call:
@@ -302,7 +353,7 @@ def assess_text(action: Action) -> list[str]:
 
     The file is sealed once, so it says nothing that may change later, such as whether the recipient is known.
     """
-    found = assess_action(action, known=True)
+    found = assess_action(action)
     level = found.level
     if level == "low" and found.reasons:
         level = "medium"
@@ -310,8 +361,8 @@ def assess_text(action: Action) -> list[str]:
     return [f"Level: {level}. {first}", *others, *found.reasons]
 
 
-def _is_outside(facts: Facts) -> bool:
-    return _domain(facts.to) != _domain(facts.account)
+def _is_outside(address: str, facts: Facts) -> bool:
+    return _domain(address) != _domain(facts.account)
 
 
 def _domain(address: str) -> str:

@@ -55,7 +55,7 @@ class ToolCall(NoMail):
 
     @property
     def target(self) -> str:
-        return f"{TARGET}{self.server}/{self.tool}"
+        return f"{self.server}/{self.tool}"
 
     @property
     def to(self) -> str:
@@ -100,10 +100,6 @@ class ToolCall(NoMail):
             raise refuse("body", "the arguments must be an object: { … }")
         demand_fitting(self.shape, values)
         return self.model_copy(update={"arguments": canonical(values)})
-
-
-TARGET = "tool:"
-"""Every target of a call begins so; no address does."""
 
 
 @lru_cache(maxsize=64)

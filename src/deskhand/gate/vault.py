@@ -15,7 +15,8 @@ from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound
 from deskhand.gate import files, ledger, proofs
-from deskhand.gate.actions import Action, describe_difference
+from deskhand.gate.actions import Action
+from deskhand.gate.differences import describe_difference
 from deskhand.gate.drafts import HEARD, DraftReader
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import knows_thread, says_the_same

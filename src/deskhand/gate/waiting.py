@@ -12,6 +12,7 @@ from typing import Literal
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import ledger, recipients
+from deskhand.gate.actions import addresses_of
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
@@ -50,6 +51,8 @@ class Card:
     revision: int
     account: str
     to: tuple[Recipient, ...]
+    cc: tuple[Recipient, ...]
+    bcc: tuple[Recipient, ...]
     subject: str
     body: str
     rows: tuple[tuple[str, str], ...]
@@ -70,6 +73,10 @@ class Card:
     until: datetime | None
     """When its hold or its snooze ends."""
     note: str | None
+
+    @property
+    def everybody(self) -> tuple[Recipient, ...]:
+        return (*self.to, *self.cc, *self.bcc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +165,7 @@ class Waiting:
 
     async def _cards_of(self, found: Sequence[Request]) -> list[Card]:
         """All in a few queries, however many they are."""
-        addresses = [request.action.to for request in found]
+        addresses = [each for request in found for each in request.action.everybody]
         digests = [request.digest for request in found if request.state in OPEN]
         now = self._now()
 
@@ -173,10 +180,10 @@ class Waiting:
         return await asyncio.to_thread(make)
 
     def _card_of(self, request: Request, known: Acquaintance, now: datetime, sent: tuple[str, datetime] | None) -> Card:
-        recipient = known.recipient(request.action.to, request.sender)
+        named = name_recipients(request, known)
         looked_at = (
             request.digest,
-            recipient.known,
+            *(each.known for line in named for each in line),
             request.sender,
             known.domains,
             request.warnings,
@@ -187,8 +194,8 @@ class Waiting:
         if risk is None:
             if len(self._risks) >= MOST_RISKS:
                 self._risks.clear()
-            risk = self._risks[looked_at] = _risk(request, recipient, known, sent)
-        return card_of(request, recipient, risk, now)
+            risk = self._risks[looked_at] = _risk(request, named, known, sent)
+        return card_of(request, named, risk, now)
 
 
 def _describe_unseen(mail: FullMessage) -> list[str]:
@@ -196,7 +203,19 @@ def _describe_unseen(mail: FullMessage) -> list[str]:
     return [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
 
 
-def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -> Card:
+Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]
+"""Whom it goes to, who gets a copy, and who a blind one."""
+
+
+def name_recipients(request: Request, known: Acquaintance) -> Named:
+    def read(line: str) -> tuple[Recipient, ...]:
+        return tuple(known.recipient(each, request.sender, request.participants) for each in addresses_of(line))
+
+    action = request.action
+    return read(action.to), read(action.cc), read(action.bcc)
+
+
+def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
     mail = request.action
     state, until = _standing(request, now)
     return Card(
@@ -206,7 +225,9 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
         digest=request.digest,
         revision=request.revision,
         account=mail.account,
-        to=(recipient,),
+        to=named[0],
+        cc=named[1],
+        bcc=named[2],
         subject=mail.subject,
         body=mail.body,
         rows=mail.rows,
@@ -223,11 +244,12 @@ def card_of(request: Request, recipient: Recipient, risk: Risk, now: datetime) -
     )
 
 
-def _risk(request: Request, recipient: Recipient, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
+def _risk(request: Request, named: Named, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
     found = assess_action(
         request.action,
-        known=recipient.known,
+        new=frozenset(each.address for line in named for each in line if not each.known),
         sender=request.sender,
+        participants=request.participants,
         domains=known.domains,
         warnings=request.warnings,
         sent_before=describe_earlier_send(*sent, request.action.noun) if sent else None,

@@ -1,4 +1,4 @@
-"""Mail: one protocol, three mailboxes (local, gmail, imap). Knows nothing of approval.
+"""Mail: one protocol, three mailboxes (local, gmail, imap), and several of them as one. Knows nothing of approval.
 
 Sending is three steps, so that it can never happen twice: `prepare` gives a token, `send` has it written down at the
 last moment in which certainly nothing has left, and `check` tells what became of a send whose answer was lost.
@@ -41,6 +41,8 @@ class MailSummary:
     labels: tuple[str, ...]
     label_ids: tuple[str, ...] = ()
     """The provider's own ids of the labels, where it has any beside their names."""
+    account: str = ""
+    """The address of the account that has it, where the desk has several."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +77,10 @@ class Outgoing:
     message_id: str
     action_id: str
     thread_id: str | None = None
+    bcc: tuple[str, ...] = ()
+    """Those of the recipients whom no header names."""
+    account: str = ""
+    """The address from which it leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,12 @@ class Mailbox(Protocol):
     async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
         """What became of a send whose answer was lost."""
 
+    async def close(self) -> None: ...
+
+
+class WatchedMailbox(Mailbox, Protocol):
+    """The mailbox of one account, which tells what arrives in it."""
+
     async def position(self) -> str:
         """A cursor at the end of the inbox: whatever arrives from now on lies after it."""
 
@@ -167,5 +179,3 @@ class Mailbox(Protocol):
 
     async def wait(self, cursor: str, seconds: float) -> None:
         """Return when something may have arrived after the cursor, at the latest after `seconds`."""
-
-    async def close(self) -> None: ...

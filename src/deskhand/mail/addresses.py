@@ -105,19 +105,35 @@ def _without_comments(source: str) -> str:
     return "".join(kept)
 
 
-def recipient(given: str) -> str:
+def recipients(line: str, field: str = "to") -> list[str]:
+    """The bare addresses of a line, between which there are commas."""
+    return [recipient(each, field) for each in line.split(",")]
+
+
+def once_each(*lines: str) -> list[str]:
+    """The same lines of bare addresses, in which nobody is named a second time."""
+    seen: set[str] = set()
+    kept: list[str] = []
+    for line in lines:
+        fresh = {each.casefold(): each for each in filter(None, line.split(", ")) if each.casefold() not in seen}
+        seen |= fresh.keys()
+        kept.append(", ".join(fresh.values()))
+    return kept
+
+
+def recipient(given: str, field: str = "to") -> str:
     """One bare address, its domain in ASCII and lower case; anything else is refused."""
     local, at, domain = given[:400].strip(" ").rpartition("@")
     local = unicodedata.normalize("NFC", local)
     if not at or len(given) > 300 or len(local.encode("utf-8", "replace")) > 64 or not _is_local(local):
-        raise _bad_address(given)
+        raise _bad_address(given, field)
     try:
         ascii_domain = idna.encode(domain, uts46=True).decode()
     except idna.IDNAError as exc:
-        raise _bad_address(given) from exc
+        raise _bad_address(given, field) from exc
     labels = ascii_domain.split(".")
     if len(labels) < 2 or labels[-1].isdigit() or len(local) + len(ascii_domain) > 253:
-        raise _bad_address(given)
+        raise _bad_address(given, field)
     return f"{local}@{ascii_domain}"
 
 
@@ -128,9 +144,9 @@ def _is_local(text: str) -> bool:
     return letters and _LOCAL.fullmatch(text) is not None
 
 
-def _bad_address(given: str) -> InvalidInput:
+def _bad_address(given: str, field: str) -> InvalidInput:
     shown = printable("".join(char if char.isprintable() else ascii(char)[1:-1] for char in given))
     return InvalidInput(
         f"Invalid email address format: {shown}",
-        fields=[FieldProblem("to", "is not one bare address", shown, "write it as name@example.org")],
+        fields=[FieldProblem(field, "is not one bare address", shown, "write it as name@example.org")],
     )

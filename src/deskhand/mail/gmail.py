@@ -20,7 +20,19 @@ import httpx2
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, Unavailable
-from deskhand.mail import Arrived, FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, mime
+from deskhand.mail import (
+    Arrived,
+    FullMessage,
+    Keep,
+    MailSummary,
+    NotSent,
+    Outgoing,
+    SavedDraft,
+    Sent,
+    Unclear,
+    headers,
+    mime,
+)
 from deskhand.mail.changes import Deed
 from deskhand.mail.google_auth import LOGIN, GoogleAuth
 from deskhand.mail.google_http import (
@@ -142,7 +154,7 @@ class GmailMailbox:
         raise failure_of(made, request)
 
     async def prepare(self, mail: Outgoing) -> str:
-        request = _draft_request(mail.raw, mail.thread_id)
+        request = _draft_request(_with_bcc(mail), mail.thread_id)
         made = await self._create_draft(request, mail.raw)
         match made:
             case SavedDraft(id=token):
@@ -161,7 +173,7 @@ class GmailMailbox:
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
         await keep(token)
-        message = _wire(mail.raw, mail.thread_id)
+        message = _wire(_with_bcc(mail), mail.thread_id)
         if token.startswith(_ONCE):
             request = GoogleRequest("messages/send", body=message)
         else:
@@ -177,6 +189,8 @@ class GmailMailbox:
         match answer:
             case GoogleAnswer(status=200, body={"id": str(sent), "threadId": str(thread)}):
                 return Sent(sent, thread)
+            case GoogleAnswer(status=404) if await is_undone():
+                raise _refused_send(answer)
             case failure:
                 raise _send_failure(failure, request)
 
@@ -343,7 +357,7 @@ def _send_failure(failure: GoogleAnswer | NoAnswer | Doubt, request: GoogleReque
         case GoogleAnswer() if failure.wants_fewer or failure.status == 401:
             return failure_of(failure, request)
         case GoogleAnswer(status=404):
-            return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted")
+            return OutcomeUnknown("the draft to be sent is gone: sent already, or deleted", status=404)
         case GoogleAnswer(status=status) if status >= 300:
             return _refused_send(failure)
         case Doubt(answer) | (GoogleAnswer() as answer):
@@ -358,6 +372,13 @@ def _refused_send(answer: GoogleAnswer) -> SendFailed:
     reason = answer.reason or None
     said = f"Gmail did not take the mail: {answer.message}"
     return SendFailed(said, hint=hint, status=answer.status, reason=reason)
+
+
+def _with_bcc(mail: Outgoing) -> bytes:
+    """Gmail reads from the headers who gets a mail, and takes this one out of every copy but the sender's own."""
+    if not mail.bcc:
+        return mail.raw
+    return headers.fold("Bcc", list(mail.bcc), separator=",").encode() + b"\r\n" + mail.raw
 
 
 def _draft_request(raw: bytes, thread_id: str | None) -> GoogleRequest:

@@ -361,10 +361,12 @@ def compose(
     in_reply_to: str | None = None,
     references: Sequence[str] = (),
     as_text: bool = False,
+    cc: Sequence[str] = (),
 ) -> bytes:
     """The bytes of a mail, exactly as it would leave; what would not read as meant is refused."""
     text = _demand_body(body)
     recipients = [recipient(each) for each in to]
+    copied = [recipient(each, "cc") for each in cc]
     if not recipients:
         raise InvalidInput("A mail needs a recipient.", fields=[FieldProblem("to", "is empty")])
     if len(subject) > LONGEST_SUBJECT:
@@ -375,6 +377,7 @@ def compose(
     lines = [
         f"From: {recipient(sender)}",
         headers.fold("To", recipients, separator=","),
+        *([headers.fold("Cc", copied, separator=",")] if copied else []),
         headers.encode("Subject", headers.demand_line("subject", subject)),
         f"Date: {format_datetime(date)}",
         f"Message-ID: {headers.demand_id('message_id', message_id)}",
@@ -386,7 +389,7 @@ def compose(
         "",
     ]
     raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
-    _read_back(raw, recipients, subject, text)
+    _read_back(raw, recipients, copied, subject, text)
     return raw
 
 
@@ -431,16 +434,17 @@ def _transfer_encode(text: str) -> tuple[str, bytes]:
     return "base64", canonical.replace(b"\n", b"\r\n")
 
 
-def _read_back(raw: bytes, recipients: Sequence[str], subject: str, body: str) -> None:
+def _read_back(raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, body: str) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
     mine = parse(raw)
     theirs = message_from_string(raw.decode(), policy=policy.default)
     content = theirs.get_payload(decode=True)
     reads_as_written = (
-        [person.address for person in people(mine.to)] == list(recipients)
-        and [address.addr_spec for address in theirs["to"].addresses] == list(recipients)
-        and not mine.cc
-        and theirs["cc"] is None
+        [person.address for person in people(mine.to)] == list(to)
+        and [address.addr_spec for address in theirs["to"].addresses] == list(to)
+        and [person.address for person in people(mine.cc)] == list(cc)
+        and [address.addr_spec for field in theirs.get_all("cc", []) for address in field.addresses] == list(cc)
+        and not mine.bcc
         and theirs["bcc"] is None
         and mine.subject.split() == _visible(subject).split()
         and str(theirs["subject"]) == subject

@@ -53,6 +53,7 @@ class Orchestrator:
             RulesFile(desk.settings.home), Model(desk.settings) if desk.settings.model else None
         )
         self._notes = PendingNotes(desk)
+        self._accounts = [account.name for account in desk.settings.mail_accounts]
         self._bell = asyncio.Event()
         self._health: dict[str, Any] = {"model": desk.settings.model or "none (rules only)"}
 
@@ -82,9 +83,7 @@ class Orchestrator:
         self._say_what_it_does()
         if self._has_vault:
             self._triage.rules.read()
-            error = await self._attempt(self._look(), "watcher")
-            if isinstance(error, BadConfig):
-                raise error
+            await self._look_everywhere()
             if error := await self._attempt(self._notes.look(), "notes"):
                 log.warning("notes_not_read", extra={"why": error.message})
         unheard = await self._attempt(replies.look_around(self._desk), "approvals")
@@ -113,7 +112,7 @@ class Orchestrator:
         if not self._has_vault:
             return {"approvals": self._look_around}
         return {
-            "watcher": self._watch,
+            **{self._part(name): partial(self._watch, name) for name in self._accounts},
             "notes": self._read_notes,
             "approvals": self._listen,
             "dashboard": self._publish,
@@ -127,28 +126,39 @@ class Orchestrator:
 
     # Mail.
 
-    async def _look(self) -> None:
+    def _part(self, account: str) -> str:
+        """How the watcher of an account is called among the parts of the desk."""
+        return "watcher" if len(self._accounts) == 1 else f"mail {account}"
+
+    async def _look_everywhere(self) -> None:
+        errors = [await self._attempt(self._look(name), self._part(name)) for name in self._accounts]
+        wrong = next((error for error in errors if isinstance(error, BadConfig)), None)
+        if wrong is not None:
+            raise wrong
+
+    async def _look(self, account: str) -> None:
+        named = "mailbox" if len(self._accounts) == 1 else f"mail {account}"
         try:
-            new = await watcher.look(self._desk)
+            new = await watcher.look(self._desk, account)
         except DeskError as error:
-            self._health["mailbox"] = f"{error.code}: {error.message}"
-            log.warning("mailbox_unavailable", extra={"why": error.message})
+            self._health[named] = f"{error.code}: {error.message}"
+            log.warning("mailbox_unavailable", extra={"account": account, "why": error.message})
             raise
-        self._health["mailbox"] = "ok"
+        self._health[named] = "ok"
         if new:
             self._health["last_mail"] = iso(self._desk.now())
             self._bell.set()
 
-    async def _watch(self) -> None:
+    async def _watch(self, account: str) -> None:
         while True:
-            await self._look()
-            self._desk.parts.works("watcher")
-            name = await watcher.mailbox_name(self._desk)
+            await self._look(account)
+            self._desk.parts.works(self._part(account))
+            name = await watcher.mailbox_name(self._desk, account)
             cursor = await self._desk.store.read(partial(steps.cursor, mailbox=name))
             if cursor is None:
                 await asyncio.sleep(WAIT)
             else:
-                await self._desk.mailbox.wait(cursor, WAIT)
+                await self._desk.account_mailbox(account).wait(cursor, WAIT)
 
     # The person's files.
 

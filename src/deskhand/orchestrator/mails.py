@@ -8,12 +8,14 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.clock import iso
+from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
 from deskhand.gate import ledger
-from deskhand.gate.actions import Mail, in_thread
+from deskhand.gate.actions import Mail, in_thread, own_address
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.mail import FullMessage, mime
+from deskhand.mail.mailboxes import split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.steps import Held, MailFacts, Step
@@ -66,7 +68,8 @@ async def advance(desk: Desk, by: Triage, held: Held) -> None:
 async def _was_decided_by_note(desk: Desk, step: Step, mail: FullMessage) -> bool:
     """Whether a note named this mail by its Message-ID header while the mailbox had no such mail."""
     header = mail.message_id.strip("<>")
-    key = f"mail:{await watcher.mailbox_name(desk)}:{header}"
+    name = split(step.data.message_id)[0] or MAIN
+    key = f"mail:{await watcher.mailbox_name(desk, name)}:{header}"
     found = await desk.store.read(steps.find, key) if header else None
     return found is not None and found.key != step.key
 
@@ -99,7 +102,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     now = desk.now()
     draft = None
     if decision.decision in ("draft_reply", "urgent"):
-        account = await desk.mailbox.address()
+        account = await own_address(desk.mailbox, mail)
         try:
             draft = _draft(held, mail, decision, account, now)
         except InvalidInput as error:

@@ -19,7 +19,7 @@ import httpx2
 from mcp import Client, MCPError, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult
+from mcp_types import INVALID_PARAMS, CallToolResult
 
 from deskhand import clock
 from deskhand.audit import redact, vault_log
@@ -136,6 +136,9 @@ class MCPClient:
                 f"the {self.server_name} server did not answer within {self._seconds:g} seconds"
             ) from error
         except _LOST as error:
+            if isinstance(error, MCPError) and error.code == INVALID_PARAMS:
+                why = f"the {self.server_name} server does not take this call: {printable(error.message)}"
+                raise Internal(why, reference="-") from error
             # Not tried again here: nobody knows how far the call came.
             await self._forget(client)
             raise ServerDown(

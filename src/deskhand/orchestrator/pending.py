@@ -111,24 +111,23 @@ class PendingNotes:
     async def look(self) -> None:
         """Make a step of each note that is new; one that cannot be taken up stops no other."""
         root = self._desk.settings.vault
-        mailbox = await watcher.mailbox_name(self._desk)
         lying = await asyncio.to_thread(files.stamps, root, files.NEEDS_ACTION)
         self._settled.intersection_update(lying)
         since = (self._desk.now() - _FRESH).timestamp() * 1e9
         self._fresh = [f"{files.NEEDS_ACTION}/{stamp.name}" for stamp in lying[-_MOST_FRESH:] if stamp.changed > since]
         refused: dict[str, str] = {}
         for stamp in lying:
-            if stamp not in self._settled and (why := await self._explain_refusal(mailbox, stamp)):
+            if stamp not in self._settled and (why := await self._explain_refusal(stamp)):
                 refused[f"{files.NEEDS_ACTION}/{printable(stamp.name)}"] = why
         for path, why in refused.items():
             if self.refused.get(path) != why:
                 log.warning("not_triaged", extra={"note": path, "why": why})
         self.refused = refused
 
-    async def _explain_refusal(self, mailbox: str, stamp: files.Stamp) -> str | None:
+    async def _explain_refusal(self, stamp: files.Stamp) -> str | None:
         """Take the note up; where that cannot be, why."""
         try:
-            if await self._take_up(mailbox, stamp.name):
+            if await self._take_up(stamp.name):
                 self._settled.add(stamp)
         except FileNotFoundError:
             return None  # it was moved in this moment
@@ -138,20 +137,21 @@ class PendingNotes:
             return f"it cannot be read: {error.strerror}"
         return None
 
-    async def _take_up(self, mailbox: str, name: str) -> bool:
+    async def _take_up(self, name: str) -> bool:
         """Whether there is nothing more to do with the note itself."""
         root = self._desk.settings.vault
         note = await asyncio.to_thread(files.read, root, files.NEEDS_ACTION, name)
         if not is_pending(note):
             return True
         message_id = read_claim(note).message_id
-        step = await self._desk.store.read(_find_step, mailbox, message_id)
+        step = await self._find_step(message_id)
         if step is None:
             message_id = await self._find_id(message_id)
-            step = await self._desk.store.read(_find_step, mailbox, message_id)
+            step = await self._find_step(message_id)
         if step is None:
             data = MailFacts(message_id=message_id, note=name, from_note=True)
-            await self._desk.store.write(steps.add, f"{mailbox}:{message_id}", data, self._desk.now())
+            key = await watcher.key_of(self._desk, message_id)
+            await self._desk.store.write(steps.add, key, data, self._desk.now())
             return False  # another note of the same mail may have been faster
         known = step.data.note
         if known != name and (known is None or await asyncio.to_thread(files.where, root, known) is None):
@@ -165,6 +165,10 @@ class PendingNotes:
         if step.state in _STATUS:
             await asyncio.to_thread(self._mark, name, step)
         return step.state in _STATUS or step.data.note == name
+
+    async def _find_step(self, message_id: str) -> Step | None:
+        key = await watcher.key_of(self._desk, message_id)
+        return await self._desk.store.read(_read_step, key, message_id)
 
     async def _find_id(self, message_id: str) -> str:
         """The id by which the mailbox itself knows the mail, whichever way the note names it."""
@@ -191,10 +195,10 @@ class PendingNotes:
             files.move(root, name, files.NEEDS_ACTION, files.DONE)
 
 
-def _find_step(tx: Transaction, mailbox: str, message_id: str) -> Step | None:
+def _read_step(tx: Transaction, key: str, message_id: str) -> Step | None:
     """The step of a mail, also of one that was answered and is no longer in the mailbox."""
     answered = ledger.find_answered(tx, message_id) if "@" in message_id else None
-    return steps.find(tx, answered or f"mail:{mailbox}:{message_id}")
+    return steps.find(tx, answered or f"mail:{key}")
 
 
 # From a step to its mail.

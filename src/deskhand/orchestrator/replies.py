@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, NotFound, SendFailed
+from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger
 from deskhand.gate.actions import SendEmail, complete
 from deskhand.gate.requests import Request, draft_file_name
@@ -52,9 +52,11 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
     """Whether the Gmail server, asked for this draft, would send exactly what was approved."""
     if request.origin != "draft" or request.may_have_left or desk.settings.vault_path is None:
         return False
+    if len(request.action.everybody) > 1:  # its contract knows one recipient
+        return False
     try:
         action, _ = await complete(_letter(request), desk.mailbox)
-    except NotFound:
+    except (NotFound, NoAccount):
         return False  # the mail that it answers is gone; the approved reply is whole without it
     return action.digest == request.digest
 
@@ -65,7 +67,7 @@ def _letter(request: Request) -> SendEmail:
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
-    letter = _letter(request).model_dump(exclude={"kind", "as_text"})
+    letter = _letter(request).model_dump(exclude={"kind", "as_text", "cc", "bcc"})
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
         await gmail.call_tool("send_email", letter)

@@ -157,16 +157,21 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     root = desk.settings.vault
     if not await desk.store.write(_my_turn, now) and not always:
         return
-    try:
-        mailbox = await mailbox_name(desk)
-        place = await desk.store.read(steps.cursor, mailbox)
-    except DeskError:  # the state says that the mailbox does not answer; that is what it is for
-        mailbox, place = desk.settings.mail, None
-    state = {"last_check": iso(now), "mail": mailbox.partition(":")[0], "cursor": place} | dict(health)
+    main, *others = desk.settings.mail_accounts
+    state = {"last_check": iso(now), "mail": main.kind, "cursor": await _find_cursor(desk, main.name)} | dict(health)
+    if others:
+        state["accounts"] = {each.name: each.kind for each in desk.settings.mail_accounts}
     _write_state(root, state)
     files.write(root, ("Logs",), witness.FILE, witness.describe(await desk.store.read(audit.head), now))
     text = await asyncio.to_thread(page, await facts(desk), now)
     await asyncio.to_thread(files.write, root, (), "Dashboard.md", text.encode())
+
+
+async def _find_cursor(desk: Desk, account: str) -> str | None:
+    try:
+        return await desk.store.read(steps.cursor, await mailbox_name(desk, account))
+    except DeskError:
+        return None  # the state says that the mailbox does not answer; that is what it is for
 
 
 def page(

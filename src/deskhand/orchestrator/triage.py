@@ -13,9 +13,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from deskhand.config import MAIN
 from deskhand.errors import BadConfig, FieldProblem, printable
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.addresses import people
+from deskhand.mail.mailboxes import split
 
 Choice = Literal["draft_reply", "archive", "needs_info", "urgent", "delegate"]
 LONGEST_REPLY = 50_000
@@ -102,6 +104,7 @@ class Rule(_Then):
     """All of what is given must hold; a rule that gives nothing would hold for everything, so it is refused."""
 
     name: Words
+    account: Words | None = None
     sender: Words | None = None
     domain: Words | None = None
     subject: Words | None = None
@@ -110,8 +113,9 @@ class Rule(_Then):
 
     @model_validator(mode="after")
     def _asks_something(self) -> Self:
-        if all(getattr(self, name) is None for name in ("sender", "domain", "subject", "list_mail", "newsletter")):
-            raise ValueError("needs at least one of sender, domain, subject, list_mail, newsletter")
+        asked = ("account", "sender", "domain", "subject", "list_mail", "newsletter")
+        if all(getattr(self, name) is None for name in asked):
+            raise ValueError(f"needs at least one of {', '.join(asked)}")
         return self
 
     def holds(self, mail: FullMessage) -> bool:
@@ -119,12 +123,18 @@ class Rule(_Then):
         domain = address.rpartition("@")[2]
         known = mail.list_mail and any(_is_below(domain, host) for host in NEWSLETTERS)
         return (
-            (self.sender is None or self.sender.casefold() == address)
+            (self.account is None or self.account in _accounts_of(mail.summary))
+            and (self.sender is None or self.sender.casefold() == address)
             and (self.domain is None or _is_below(domain, self.domain.casefold()))
             and (self.subject is None or self.subject.casefold() in mail.summary.subject.casefold())
             and self.list_mail in (None, mail.list_mail)
             and self.newsletter in (None, known)
         )
+
+
+def _accounts_of(mail: MailSummary) -> tuple[str, str]:
+    """The account that has the mail, by its name and by its address."""
+    return split(mail.id)[0] or MAIN, mail.account
 
 
 class Rules(BaseModel):

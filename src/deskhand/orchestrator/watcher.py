@@ -9,9 +9,11 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import DeskError
+from deskhand.config import MAIN
+from deskhand.errors import DeskError, NoAccount, printable
 from deskhand.gate.files import fenced
 from deskhand.mail import Arrived, FullMessage, MailSummary
+from deskhand.mail.mailboxes import carry, split
 from deskhand.notes import frontmatter
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.steps import MailFacts
@@ -23,38 +25,54 @@ LONGEST_TEXT = 200_000
 """Obsidian and people read these notes; the mail itself stays whole in the mailbox."""
 
 
-async def mailbox_name(desk: Desk) -> str:
-    return f"{desk.settings.mail}:{(await desk.mailbox.address()).casefold()}"
+async def mailbox_name(desk: Desk, account: str) -> str:
+    """How the rows know the mailbox of an account, whatever the person calls it."""
+    kind = next((each.kind for each in desk.settings.mail_accounts if each.name == account), desk.settings.mail)
+    return f"{kind}:{(await desk.account_mailbox(account).address()).casefold()}"
 
 
-async def look(desk: Desk) -> int:
+async def key_of(desk: Desk, message_id: str) -> str:
+    """The key of a mail's step, without its beginning."""
+    account, own = split(message_id)
+    names = [each.name for each in desk.settings.mail_accounts]
+    if account is None and MAIN not in names:
+        account = desk.settings.default_account.name
+    if account is not None and account not in names:
+        raise NoAccount(f"this desk has no mail account {printable(account)}")
+    return f"{await mailbox_name(desk, account or MAIN)}:{own}"
+
+
+async def look(desk: Desk, account: str) -> int:
     """Take in what has arrived since the cursor; how many mails were new. The cursor moves with the rows, together."""
-    mailbox = await mailbox_name(desk)
+    mailbox = await mailbox_name(desk, account)
     new = 0
     while True:
         old = await desk.store.read(steps.cursor, mailbox)
-        found = await _since(desk, old)
+        found = await _since(desk, account, old)
 
         if old == found.cursor and not found.ids:
             return new
-        new += await desk.store.write(partial(_take, mailbox=mailbox, old=old, found=found, now=desk.now()))
+        take = partial(_take, account=account, mailbox=mailbox, old=old, found=found, now=desk.now())
+        new += await desk.store.write(take)
 
 
-def _take(tx: Transaction, *, mailbox: str, old: str | None, found: Arrived, now: datetime) -> int:
+def _take(tx: Transaction, *, account: str, mailbox: str, old: str | None, found: Arrived, now: datetime) -> int:
     if found.cursor != old and not steps.advance(tx, mailbox, old, found.cursor):
         return 0  # another worker was faster; what it did not see is seen the next time round
-    return sum(steps.add(tx, f"{mailbox}:{mail}", MailFacts(message_id=mail), now) for mail in found.ids)
+    facts = [(mail, MailFacts(message_id=carry(account, mail))) for mail in found.ids]
+    return sum(steps.add(tx, f"{mailbox}:{mail}", known, now) for mail, known in facts)
 
 
-async def _since(desk: Desk, cursor: str | None) -> Arrived:
-    found = await desk.mailbox.find_arrived(cursor) if cursor is not None else None
+async def _since(desk: Desk, account: str, cursor: str | None) -> Arrived:
+    mailbox = desk.account_mailbox(account)
+    found = await mailbox.find_arrived(cursor) if cursor is not None else None
     if found is not None:
         return found
     # The first run, or the mailbox no longer knows the cursor. The position comes before the search: what arrives
     # in between is found twice, and its key lets it in once.
-    position = await desk.mailbox.position()
+    position = await mailbox.position()
     recent = f"in:inbox is:unread newer_than:{desk.settings.first_days}d"
-    mails = await desk.mailbox.search(recent, FIRST_MOST) if desk.settings.first_days else []
+    mails = await mailbox.search(recent, FIRST_MOST) if desk.settings.first_days else []
     return Arrived(tuple(mail.id for mail in reversed(mails)), position)
 
 
@@ -95,6 +113,7 @@ def _text(mail: FullMessage, thread: list[MailSummary]) -> str:
         "received": iso(summary.date),
     }
     more = {
+        "account": summary.account,
         "cc": mail.cc,
         "reply_to": mail.reply_to,
         "attachments": [attachment.name for attachment in mail.attachments],

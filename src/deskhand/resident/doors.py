@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from deskhand.app import Desk
 from deskhand.errors import DeskError, mcp_error
 from deskhand.servers import SERVERS, ServerKind
+from deskhand.servers.callers import PointToMetadata
 from deskhand.servers.foreign import open_door
 from deskhand.servers.server import DeskServer
 
@@ -38,7 +39,8 @@ class ServerDoor:
         except DeskError as error:
             self._app = JSONResponse(mcp_error(error), 503)
             raise
-        self._app = server.streamable_http_app(streamable_http_path=self._kind.path)
+        app = server.http_app_at(self._kind.path, self._desk.settings.inbox_origin)
+        self._app = PointToMetadata(app, self._kind.path, self._kind.scopes)
         return server
 
     async def stand_open(self) -> None:

@@ -69,8 +69,10 @@ async def up(
         made.routes.extend(arrivals.routes())
     app = site(desk, beside=made.routes, demo=demo)
     try:
-        async with _serve(app, listener, desk.parts), made.run():
+        async with _serve(app, listener, desk), made.run():
             say(f"the page and the doors of assistants are at {address}")
+            if desk.settings.inbox_origin is not None:
+                say(f"behind your proxy they are at {desk.settings.inbox_origin}")
             async with _at_work(_parts(desk, joining, arrivals, address, say), desk.parts, say):
                 await ready(address)
                 await stop.wait()
@@ -142,7 +144,7 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
     if desk.settings.notify is not None:
         from deskhand.resident import notify
 
-        yield Part(notify.PART, partial(notify.run, desk, address))
+        yield Part(notify.PART, partial(notify.run, desk, desk.settings.inbox_origin or address))
     yield Part("sweeper", partial(_sweep, desk))
     if arrivals is not None:
         yield Part("demo", arrivals.arrive_later)
@@ -202,8 +204,10 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _serve(app: Any, listener: socket.socket, kept: Parts) -> AsyncIterator[None]:
-    server = _Server(http_config(app, lifespan="off", timeout_graceful_shutdown=LAST_ANSWER))
+async def _serve(app: Any, listener: socket.socket, desk: Desk) -> AsyncIterator[None]:
+    kept = desk.parts
+    options = {"lifespan": "off", "timeout_graceful_shutdown": LAST_ANSWER}
+    server = _Server(http_config(app, desk.settings.trusted_proxies, **options))
 
     async def serve() -> None:
         kept.works("page")

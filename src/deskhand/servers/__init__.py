@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.servers.server import DeskServer
+    from deskhand.tokens import Area
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,15 @@ class ServerKind:
     path: str
     """Where the running desk answers for it."""
     title: str
+    area: "Area | None" = None
+    """The part of the desk that it opens; None for all of them."""
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """What a token may open here."""
+        from deskhand.tokens import SCOPES
+
+        return tuple(each for each in SCOPES if self.area is None or each.startswith(f"{self.area}:"))
 
     def make(self, desk: "Desk", token: str | None = None, **options: Any) -> "DeskServer":
         """The server over this desk; with a token it lets nobody in who shows none."""
@@ -31,10 +41,10 @@ SERVERS = {
     kind.name: kind
     for kind in (
         ServerKind("desk", "/mcp", "the whole desk"),
-        ServerKind("email", "/email/mcp", "mail: search, draft, ask to send"),
-        ServerKind("gmail", "/gmail/mcp", "mail: list, read, label, ask to send"),
-        ServerKind("obsidian", "/obsidian/mcp", "notes"),
-        ServerKind("tasks", "/tasks/mcp", "tasks"),
-        ServerKind("agentmail", "/agentmail/mcp", "messages between agents"),
+        ServerKind("email", "/email/mcp", "mail: search, draft, ask to send", "mail"),
+        ServerKind("gmail", "/gmail/mcp", "mail: list, read, label, ask to send", "mail"),
+        ServerKind("obsidian", "/obsidian/mcp", "notes", "notes"),
+        ServerKind("tasks", "/tasks/mcp", "tasks", "tasks"),
+        ServerKind("agentmail", "/agentmail/mcp", "messages between agents", "agents"),
     )
 }

@@ -3,12 +3,15 @@
 import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from http import HTTPStatus
+from urllib.parse import urlsplit
 
 from mcp.server.auth.middleware.auth_context import get_access_token
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
+from mcp.server.transport_security import TransportSecuritySettings
 from pydantic import AnyHttpUrl
+from starlette.datastructures import URL, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import tokens
@@ -18,9 +21,13 @@ from deskhand.tokens import Area, Token
 _DESK = "desk"
 """The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
 _TOKEN = "token:"  # noqa: S105 - a prefix
+_HELD = "held"
+"""The claim that has the scopes as they were given, with the mail accounts to which they are narrowed."""
+METADATA = "/.well-known/oauth-protected-resource"
+"""Before an endpoint's path: what a client must know to ask for a token."""
 
-Authenticate = Callable[[str], Awaitable[Token | None]]
-"""Finds what is kept of a token that an assistant or a user shows."""
+Authenticate = Callable[[str, str | None], Awaitable[Token | None]]
+"""Finds what is kept of a token that an assistant or a user shows at an endpoint."""
 
 
 def client() -> str | None:
@@ -59,6 +66,18 @@ def demand(area: Area | None, *, writes: bool, within: Iterable[str] | None) -> 
             )
 
 
+def opened_accounts(*, writes: bool, within: Iterable[str] | None) -> frozenset[str] | None:
+    """The mail accounts that the caller may see; None where it may see all of them."""
+    access = _foreign_access()
+    held = None if access is None else (access.claims or {}).get(_HELD, access.scopes)
+    opened: frozenset[str] | None = None
+    for scopes in (within, held):
+        names = None if scopes is None else tokens.opened_accounts(scopes, writes=writes)
+        if names is not None:
+            opened = names if opened is None else opened & names
+    return opened
+
+
 def _foreign_access() -> AccessToken | None:
     """The access of somebody who is not the desk itself."""
     access = get_access_token()
@@ -74,6 +93,15 @@ def auth_settings(area: Area | None) -> AuthSettings:
         issuer_url=AnyHttpUrl("http://127.0.0.1"),
         resource_server_url=None,
         required_scopes=[f"{area}:read"] if area else None,
+    )
+
+
+def own_names(origin: str) -> TransportSecuritySettings:
+    """Under which names a server answers that also has one of its own."""
+    here = ["127.0.0.1:*", "localhost:*", "[::1]:*"]
+    return TransportSecuritySettings(
+        allowed_hosts=[*here, urlsplit(origin).netloc],
+        allowed_origins=[*(f"http://{name}" for name in here), origin],
     )
 
 
@@ -100,18 +128,45 @@ class RecordClosed:
             await self._record(user.access_token.client_id.removeprefix(_TOKEN), error)
 
 
+class PointToMetadata:
+    """Around a server beside the page: whoever is turned away is told where a client gets a token, and for what."""
+
+    def __init__(self, app: ASGIApp, endpoint: str, scopes: Iterable[str]) -> None:
+        self._app = app
+        self._endpoint = endpoint
+        self._scopes = " ".join(scopes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_pointed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                if challenge := headers.get("www-authenticate"):
+                    headers["www-authenticate"] = f"{challenge}, {self._where(scope)}"
+            await send(message)
+
+        await self._app(scope, receive, send_pointed)
+
+    def _where(self, scope: Scope) -> str:
+        address = URL(scope=scope).replace(path=f"{METADATA}{self._endpoint}", query="")
+        return f'resource_metadata="{address}", scope="{self._scopes}"'
+
+
 class DeskTokens:
     """Accepts the desk's own token, and those of assistants and users."""
 
     def __init__(self, token: str, authenticate: Authenticate | None) -> None:
         self._token = token.encode()
         self._authenticate = authenticate
+        self.endpoint: str | None = None
+        """Where the server answers beside the page; elsewhere no token that came by OAuth counts."""
 
     async def verify_token(self, token: str) -> AccessToken | None:
         if secrets.compare_digest(token.encode("utf-8", "surrogateescape"), self._token):
             return AccessToken(token=token, client_id=_DESK, scopes=list(tokens.SCOPES))
-        kept = await self._authenticate(token) if self._authenticate else None
+        kept = await self._authenticate(token, self.endpoint) if self._authenticate else None
         if kept is None:
             return None
-        scopes = tokens.with_reading(kept.scopes)
-        return AccessToken(token=token, client_id=f"{_TOKEN}{kept.name}", scopes=scopes, subject=kept.user_id)
+        scopes = list(map(tokens.right_of, tokens.with_reading(kept.scopes)))
+        claims = {_HELD: kept.scopes}
+        name = f"{_TOKEN}{kept.name}"
+        return AccessToken(token=token, client_id=name, scopes=scopes, subject=kept.user_id, claims=claims)

@@ -13,7 +13,7 @@ from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
-from deskhand.audit import masked
+from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
@@ -22,7 +22,20 @@ from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.mail import DRAFTS, FETCHES, SENDS, Subject, To, mail_recorder, one_line, stays_here
+from deskhand.servers.mail import (
+    DRAFTS,
+    FETCHES,
+    SENDS,
+    STAYS_HERE,
+    Subject,
+    To,
+    account_names,
+    account_of,
+    kind_of,
+    mail_recorder,
+    one_line,
+    stays_here,
+)
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import DeskTool, tool
 
@@ -49,6 +62,7 @@ class EmailMessage(BaseModel):
     snippet: str
     date: str = Field(description="the mail's own Date, RFC 2822")
     labels: list[str] = Field(description="ids")
+    account: str | None = None
 
 
 class FoundEmails(BaseModel):
@@ -95,16 +109,17 @@ def email_tools(desk: Desk) -> list[DeskTool]:
             mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=letter.body)
             raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
             draft = await desk.mailbox.create_draft(raw, None)
-        folder = "Gmail drafts folder" if desk.settings.mail == "gmail" else "drafts folder"
+        kind = await kind_of(desk, account)
+        folder = "Gmail drafts folder" if kind == "gmail" else "drafts folder"
         text = f"Draft created successfully. Draft ID: {draft.id}. Review it in your {folder}."
-        return _about(mail, draft, desk.now(), text, stays_here(desk))
+        return _about(mail, draft, desk.now(), text, STAYS_HERE if kind == "local" else None)
 
     async def send_email(to: To, subject: Subject, body: Body) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
         until then the answer says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, as_text=True)
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
-        return ToolResult(_describe_send(letter, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="Gmail thread ID to reply to")],
@@ -114,7 +129,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text."""
         answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body, as_text=True)
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
-        return ToolResult(_describe_reply(answer, outcome, stays_here(desk)), recorded=True)
+        return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
 
     return [
         tool(search_email, title="Search mail", annotations=FETCHES),
@@ -133,6 +148,7 @@ def email_server(desk: Desk, token: str | None = None) -> DeskServer:
         error_form=_text,
         record=mail_recorder(desk, "email_mcp"),
         area="mail",
+        accounts=account_names(desk),
         token=token,
         settle=desk.settle_record,
         authenticate=desk.authenticate,
@@ -186,21 +202,23 @@ def _about(mail: Action, filed: Sent | SavedDraft, at: datetime, *lines: str | N
     return _answer(text, data)
 
 
-def _describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
+def describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
     match outcome:
         case Released() as done:
             return _describe_sent("Email", done, note)
         case DevMode():
-            return _only(f"[DEV_MODE] Send logged but not executed. To: {masked(letter.to)}, Subject: {letter.subject}")
+            return _only(
+                f"[DEV_MODE] Send logged but not executed. To: {masked_line(letter.to)}, Subject: {letter.subject}"
+            )
         case NotApproved(_, _, why):
-            return _not_approved(f"sending to {masked(letter.to)}", "email_send", why)
+            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", why)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(error):
             return _say(error, _because("Error sending email", error))
 
 
-def _describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
+def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> CallToolResult | DeskError:
     thread = answer.thread_id
     match outcome:
         case Released() as done:
@@ -269,6 +287,7 @@ def _message(mail: MailSummary) -> EmailMessage:
         snippet=one_line(mail.snippet)[:200],
         date=one_line(mail.date_header)[:100] or format_datetime(mail.date),
         labels=list(mail.label_ids or mail.labels),
+        account=account_of(mail),
     )
 
 
@@ -282,9 +301,11 @@ def _results(query: str, found: list[MailSummary]) -> str:
     shown = [f'Found {len(found)} emails matching "{query}":']
     for number, mail in enumerate(found, 1):
         subject = one_line(mail.subject)[:SUBJECT_LIMIT]
+        account = account_of(mail)
+        whose = f" | Account: {account}" if account else ""
         shown.append(
             f"{number}. From: {_sender(mail)} | Subject: {subject} | Date: {mail.date:%Y-%m-%d}\n"
             f"   Snippet: {one_line(mail.snippet)[:200]}\n"
-            f"   Message ID: {mail.id} | Thread ID: {mail.thread_id}"
+            f"   Message ID: {mail.id} | Thread ID: {mail.thread_id}{whose}"
         )
     return "\n\n".join(shown)

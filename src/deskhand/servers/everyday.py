@@ -1,6 +1,7 @@
 """What a mailbox does every day, on the whole-desk server: threads as threads, and marks, archive and trash."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Annotated
 
 from pydantic import BaseModel, Field
@@ -13,9 +14,10 @@ from deskhand.gate.actions import ListedMail, UpdateEmails
 from deskhand.gate.risk import MANY
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.changes import Deed, Doing, read_change
+from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.mail import FETCHES, FILES, one_line
+from deskhand.servers.mail import FETCHES, FILES, account_of, one_line
 from deskhand.servers.tool import DeskTool, tool
 
 MOST_CHANGED = 1000
@@ -82,7 +84,8 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
             count = await desk.mailbox.change([mail.id for mail in mails], change)
             return ToolResult(_described(mails, done=True, waits=False).model_copy(update={"count": count}))
         asked = UpdateEmails(do=change.do, label=change.label, mails=tuple(map(_listed, mails)))
-        outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
+        with _view_one(mails):
+            outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
         return ToolResult(_outcome(outcome, mails), recorded=True)
 
     return [
@@ -103,6 +106,14 @@ async def _find(desk: Desk, ids: list[str] | None, query: str | None) -> list[Ma
     if len(found) > MOST_CHANGED:
         raise _refusal("query", f"More than {MOST_CHANGED} mails match; narrow the query, for example by a date.")
     return found
+
+
+def _view_one(mails: Sequence[MailSummary]) -> AbstractContextManager[MailView]:
+    """What the person says yes to happens in one account."""
+    names = {account_of(mail) for mail in mails}
+    if len(names) > 1:
+        raise _refusal("account", "What waits for the person lies in one account: name it, and ask for each.")
+    return viewing(MailView(frozenset(name for name in names if name) or None))
 
 
 def _must_wait(change: Deed, mails: Sequence[MailSummary]) -> bool:

@@ -12,7 +12,17 @@ from deskhand.gate.actions import SendEmail
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.mail import FETCHES, FILES, SENDS, Subject, To, mail_recorder, stays_here
+from deskhand.servers.mail import (
+    FETCHES,
+    FILES,
+    SENDS,
+    Subject,
+    To,
+    account_names,
+    account_of,
+    mail_recorder,
+    stays_here,
+)
 from deskhand.servers.server import DeskServer
 from deskhand.servers.tool import DeskTool, tool
 
@@ -29,6 +39,7 @@ class EmailSummary(BaseModel):
     sender: str
     date: str = Field(description="ISO 8601")
     snippet: str
+    account: str | None = Field(None, exclude_if=lambda value: not value)
 
 
 class EmailFull(BaseModel):
@@ -41,6 +52,7 @@ class EmailFull(BaseModel):
     has_attachments: bool
     attachment_names: list[str]
     warnings: list[str] | None = Field(None, exclude_if=lambda value: not value)
+    account: str | None = Field(None, exclude_if=lambda value: not value)
 
 
 class SendEmailResult(BaseModel):
@@ -72,7 +84,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         until then permission_denied says where the request waits."""
         letter = SendEmail(to=to, subject=subject, body=body, reply_to_message_id=reply_to_message_id)
         outcome = await desk.gate.propose(letter, "gmail_mcp", client=client())
-        return ToolResult(_describe(outcome, stays_here(desk)), recorded=True)
+        return ToolResult(_describe(outcome, await stays_here(desk, outcome)), recorded=True)
 
     async def list_emails(
         query: Annotated[str, Field(description="Gmail search query")] = "is:unread",
@@ -118,6 +130,7 @@ def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:
         instructions=INSTRUCTIONS,
         record=mail_recorder(desk, "gmail_mcp"),
         area="mail",
+        accounts=account_names(desk),
         token=token,
         settle=desk.settle_record,
         authenticate=desk.authenticate,
@@ -144,7 +157,14 @@ def _describe(outcome: Outcome, note: str | None) -> SendEmailResult | DeskError
 
 
 def _summary(mail: MailSummary) -> EmailSummary:
-    return EmailSummary(id=mail.id, subject=mail.subject, sender=mail.sender, date=iso(mail.date), snippet=mail.snippet)
+    return EmailSummary(
+        id=mail.id,
+        subject=mail.subject,
+        sender=mail.sender,
+        date=iso(mail.date),
+        snippet=mail.snippet,
+        account=account_of(mail),
+    )
 
 
 def _full(mail: FullMessage) -> EmailFull:
@@ -159,4 +179,5 @@ def _full(mail: FullMessage) -> EmailFull:
         has_attachments=bool(names),
         attachment_names=names,
         warnings=list(mail.warnings) or None,
+        account=account_of(summary),
     )

@@ -1,5 +1,6 @@
 """What the two mail servers have in common: their arguments' descriptions, and how a call goes on the record."""
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -7,7 +8,12 @@ from pydantic import Field
 
 from deskhand.app import Desk
 from deskhand.audit import Result, masked
-from deskhand.errors import printable
+from deskhand.config import MAIN, MailKind
+from deskhand.errors import DeskError, printable
+from deskhand.gate import Outcome, Released
+from deskhand.gate.actions import MOST_RECIPIENTS
+from deskhand.mail import MailSummary
+from deskhand.mail.mailboxes import Mailboxes, split
 from deskhand.servers.calls import Call, Recorder
 
 SENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
@@ -18,10 +24,24 @@ FILES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent
 To = Annotated[str, Field(description="Recipient email address")]
 Subject = Annotated[str, Field(max_length=998, description="Email subject line")]
 
+STAYS_HERE = "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+
 _TARGETS = ("to", "message_id", "thread_id", "query")
+_ADDRESSES = ("to", "cc", "bcc")
 # Of an unknown argument nobody knows what is in it, so only these are ever written down.
 _RECORDED = frozenset(
-    (*_TARGETS, "subject", "max_results", "reply_to_message_id", "destination_label", "label_name", "do", "label"),
+    (
+        *_TARGETS,
+        *_ADDRESSES,
+        "subject",
+        "max_results",
+        "reply_to_message_id",
+        "destination_label",
+        "label_name",
+        "do",
+        "label",
+        "account",
+    ),
 )
 
 
@@ -42,15 +62,38 @@ def mail_recorder(desk: Desk, actor: str) -> Recorder:
 
 
 def _redact_argument(key: str, value: Any) -> str:
-    text = printable(value)
-    return masked(text) if key == "to" else text
+    if key not in _ADDRESSES:
+        return printable(value)
+    named = value if isinstance(value, list) else [value]
+    return ", ".join(masked(printable(each)) for each in named[:MOST_RECIPIENTS])
 
 
-def stays_here(desk: Desk) -> str | None:
-    """What is to be said of a mail that reaches nobody."""
-    if desk.settings.mail != "local":
+def account_names(desk: Desk) -> tuple[str, ...]:
+    return tuple(account.name for account in desk.settings.mail_accounts)
+
+
+def account_of(mail: MailSummary) -> str | None:
+    """The name of the account that has the mail, where the desk has several."""
+    if not mail.account:
         return None
-    return "It stays on this machine: this desk works on a local mailbox, which reaches nobody."
+    return split(mail.id)[0] or MAIN
+
+
+async def kind_of(desk: Desk, address: str) -> MailKind | None:
+    """The kind of the account that has the address; None where it has gone."""
+    if not isinstance(desk.mailbox, Mailboxes):
+        return desk.settings.mail
+    kinds = {account.name: account.kind for account in desk.settings.mail_accounts}
+    with suppress(DeskError):
+        return kinds[await desk.mailbox.find_owner(address)]
+    return None
+
+
+async def stays_here(desk: Desk, outcome: Outcome) -> str | None:
+    """What is to be said of a mail that reaches nobody."""
+    if not isinstance(outcome, Released) or await kind_of(desk, outcome.action.account) != "local":
+        return None
+    return STAYS_HERE
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import anyio
@@ -36,6 +37,7 @@ from deskhand.errors import (
     printable,
 )
 from deskhand.listen import serve_http
+from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers import callers
 from deskhand.servers.callers import Authenticate, DeskTokens
 from deskhand.servers.calls import Call, Recorder, ToolResult
@@ -63,16 +65,19 @@ class DeskServer(SDKServer):
         authenticate: Authenticate | None = None,
         invalid_arguments: Callable[[str, ValidationError], InvalidInput] | None = None,
         stateless: bool = False,
+        accounts: Sequence[str] = (),
         **more: Any,
     ) -> None:
-        """`area` is the part of the desk that all tools belong to, or that of each by its name."""
+        """`area` is the part of the desk that all tools belong to, or that of each by its name. `accounts` are the
+        desk's mail accounts, for a server that has tools for mail."""
         self._desk_tools = {each.name: demand_complete(each) for each in tools}
         only: Area | None = None
         if isinstance(area, str):
             only = area
             area = dict.fromkeys(self._desk_tools, only)
-        if token:
-            more |= {"token_verifier": DeskTokens(token, authenticate), "auth": callers.auth_settings(only)}
+        self._tokens = DeskTokens(token, authenticate) if token else None
+        if self._tokens:
+            more |= {"token_verifier": self._tokens, "auth": callers.auth_settings(only)}
         super().__init__(name, version=__version__, instructions=instructions, tools=list(tools), **more)
         self._areas = area or {}
         self._needed = f"{only}:read" if only else None
@@ -80,6 +85,7 @@ class DeskServer(SDKServer):
         self._error_form = error_form
         self._invalid_arguments = invalid_arguments or _invalid_arguments
         self._stateless = stateless
+        self._accounts = accounts
         self._record = record
         self._settle = settle
         """Makes sure that what a tool does can go on the record; raises where it cannot."""
@@ -91,6 +97,20 @@ class DeskServer(SDKServer):
     def demand(self, area: Area | None, *, writes: bool) -> None:
         """Refuse a caller without the scope for this part of the desk."""
         callers.demand(area, writes=writes, within=self._within)
+
+    def view_mail(self, account: str | None = None, *, writes: bool) -> AbstractContextManager[MailView]:
+        """What the caller sees of the mail accounts, and of these the one that it names."""
+        opened = callers.opened_accounts(writes=writes, within=self._within)
+        names = [name for name in self._accounts if opened is None or name in opened]
+        if opened is not None and not names:
+            needed = f"mail:{'write' if writes else 'read'}"
+            raise OutOfScope("the client was given no mail account that this desk has", scope=needed)
+        if account is not None and account not in names:
+            problem = FieldProblem("account", "is no mail account of this desk", printable(account), ", ".join(names))
+            raise InvalidInput("there is no such mail account", fields=[problem])
+        if account is not None:
+            return viewing(MailView(frozenset({account}), asked=True))
+        return viewing(MailView(None if opened is None else frozenset(names)))
 
     async def list_tools(self) -> list[MCPTool]:
         return [each for each in await super().list_tools() if self._is_open(each.name)]
@@ -130,14 +150,24 @@ class DeskServer(SDKServer):
             self._demand_tool(made)
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
-            # The SDK hands on what StrictMetadata made of the tool's answer.
-            ended: Any = await super().call_tool(made.name, arguments, context)
+            with self._view(made, arguments) as view:
+                # The SDK hands on what StrictMetadata made of the tool's answer.
+                ended: Any = await super().call_tool(made.name, made.own_arguments(arguments), context)
         except DeskError as error:
             return ToolResult(error)
         except ToolError as wrapped:
             return ToolResult(self._error_behind(wrapped, made.name))
         assert isinstance(ended, ToolResult)  # noqa: S101 - see StrictMetadata.convert_result
+        if view.silent and isinstance(ended.content, CallToolResult):
+            ended.content.content += [TextContent(text=line) for line in view.describe_silent()]
         return ended
+
+    def _view(self, made: DeskTool, arguments: dict[str, Any]) -> AbstractContextManager[MailView]:
+        of_mail = self._areas.get(made.name) == "mail"
+        if not of_mail and not made.takes_account:
+            return nullcontext(MailView())
+        account = arguments.get("account") if made.takes_account else None
+        return self.view_mail(account, writes=of_mail and made.writes)
 
     async def _record_call(
         self, made: DeskTool, arguments: dict[str, Any], ended: ToolResult[Any], started: float
@@ -182,7 +212,16 @@ class DeskServer(SDKServer):
             case _:
                 raise wrapped
 
-    def streamable_http_app(self, **options: Any) -> Starlette:
+    def http_app_at(self, endpoint: str, origin: str | None) -> Starlette:
+        """The server beside the page of the desk, where tokens that a client got by OAuth count, too."""
+        if self._tokens is not None:
+            self._tokens.endpoint = endpoint
+        return self.streamable_http_app(streamable_http_path=endpoint, origin=origin)
+
+    def streamable_http_app(self, *, origin: str | None = None, **options: Any) -> Starlette:
+        """The server over HTTP; `origin` is where it answers beside the names of this machine."""
+        if origin is not None:
+            options["transport_security"] = callers.own_names(origin)
         app: Starlette = super().streamable_http_app(**{"stateless_http": self._stateless} | options)
         if self._record is not None:
             app.add_middleware(callers.RecordClosed, needed=self._needed, record=self._record_closed)

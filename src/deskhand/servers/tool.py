@@ -16,8 +16,22 @@ WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 
 
+_ACCOUNT = {"type": "string", "default": None, "description": "mail account"}
+
+
 class DeskTool(Tool):
     recorded_by: RecordedBy = "door"
+    takes_account: bool = False
+    """Whether a caller may name the mail account; the function itself only sees what the call sees."""
+
+    def take_account(self) -> None:
+        self.takes_account = True
+        self.parameters["properties"]["account"] = _ACCOUNT
+
+    def own_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        if not self.takes_account:
+            return arguments
+        return {name: value for name, value in arguments.items() if name != "account"}
 
     @property
     def writes(self) -> bool:

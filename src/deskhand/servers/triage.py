@@ -10,11 +10,13 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field, ValidationError
 
 from deskhand.app import Desk
+from deskhand.config import MAIN
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
+from deskhand.mail.mailboxes import sees, split
 from deskhand.orchestrator import steps
 from deskhand.orchestrator.mails import REDECIDED
 from deskhand.orchestrator.triage import Choice, Decision
-from deskhand.orchestrator.watcher import mailbox_name
+from deskhand.orchestrator.watcher import key_of
 from deskhand.servers.tool import READS, DeskTool, tool
 
 DECIDES = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
@@ -36,7 +38,7 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
     async def list_pending(limit: Annotated[int, Field(ge=1, le=100)] = 20) -> list[PendingMail]:
         """List mails that wait for a decision, oldest first. Read each note, then call propose_decision."""
         found = await desk.store.read(steps.in_states, REDECIDED, limit)
-        return [_pending(step) for step in found if step.data.note or step.error]
+        return [_pending(step) for step in found if (step.data.note or step.error) and _is_seen(step.data.message_id)]
 
     async def propose_decision(
         message_id: Annotated[str, Field(min_length=1)],
@@ -57,8 +59,9 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
             "delegation_target": delegation_target,
             "info_needed": info_needed,
         }
-        key = f"mail:{await mailbox_name(desk)}:{message_id}"
-        step = await desk.store.read(steps.find, key)
+        step = None
+        if _is_seen(message_id):
+            step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
         if step is None:
             raise NotFound(f"no mail {printable(message_id)} waits", hint="list_pending shows what does")
         proposed = step.data.model_copy(update={"proposed": _validate_decision(given)})
@@ -71,6 +74,10 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
         tool(list_pending, title="Mails that wait for a decision", annotations=READS, recorded_by="nobody"),
         tool(propose_decision, title="Decide about a mail", annotations=DECIDES),
     ]
+
+
+def _is_seen(message_id: str) -> bool:
+    return sees(split(message_id)[0] or MAIN)
 
 
 def _validate_decision(given: Mapping[str, object]) -> Decision:

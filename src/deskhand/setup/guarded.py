@@ -39,6 +39,7 @@ _LEAD_AWAY = (
     "gmail_api_endpoint",
     "imap_url",
     "smtp_url",
+    "accounts",
     "model_base_url",
     "fastapi_base_url",
     "notify",

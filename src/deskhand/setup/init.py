@@ -185,6 +185,8 @@ def _commented(name: str, key: str) -> str:
     value = Settings.model_fields[name].default
     if value in (None, PydanticUndefined):
         value = option.form
+    if isinstance(value, tuple):
+        value = list(value)
     return f"# {sentence(name)} ({option.variable}: {option.form})\n# {key} = {_toml(value)}\n"
 
 

@@ -53,7 +53,7 @@ def routes() -> list[Route]:
         page("/events", events),
         page("/approvals/batch", _review),
         effect("/approvals/batch", _approve_all),
-        page(one, _whole),
+        page(one, _whole, linked=True),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
         effect(f"{one}/approve", _answer("approved", _approve)),
@@ -255,7 +255,8 @@ async def _edit(request: Request) -> Response:
     card = await desk.waiting.card(request.path_params["id"])
     if card.state not in ("waiting", "snoozed"):
         return RedirectResponse(f"/approvals/{card.id}", 303)
-    letter = Letter(", ".join(each.address for each in card.to), card.subject, card.body)
+    to, cc, bcc = (", ".join(each.address for each in several) for several in (card.to, card.cc, card.bcc))
+    letter = Letter(to, card.subject, card.body, cc, bcc)
     return await _form(request, card, letter)
 
 
@@ -263,7 +264,9 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     card_id = request.path_params["id"]
     # A browser sends each line of a text field with CR LF, whatever it showed.
-    letter = Letter(_text(form, "to").strip(), _text(form, "subject"), _text(form, "body").replace("\r\n", "\n"))
+    body = _text(form, "body").replace("\r\n", "\n")
+    to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
+    letter = Letter(to, _text(form, "subject"), body, cc, bcc)
     try:
         await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, _claim(request, form))
     except (Denied, InvalidInput) as failure:

@@ -13,6 +13,7 @@ from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.servers import SERVERS
 from deskhand.web import sessions
+from deskhand.web.address import own_origin
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
@@ -50,7 +51,7 @@ async def _checkup(request: Request) -> Response:
         sessions=[(each, local_time(desk, each.created), local_time(desk, each.seen)) for each in signed_in],
         tokens=[(each, local_time(desk, each.created), each.used and local_time(desk, each.used)) for each in kept],
         doors=[(kind.path, kind.title) for kind in SERVERS.values()],
-        address=f"{request.url.scheme}://{request.url.netloc}",
+        address=own_origin(request),
         done=done_in(request, DONE),
     )
 

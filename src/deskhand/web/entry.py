@@ -5,11 +5,13 @@
 
 import asyncio
 import hmac
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -22,6 +24,7 @@ from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
 from deskhand.gate import passwords
 from deskhand.gate.actions import BODY_LIMIT
 from deskhand.web import sessions
+from deskhand.web.address import own_origin
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session
@@ -35,13 +38,25 @@ SIGN_IN_BYTES = 10_000
 """The largest form that somebody may send who is not signed in."""
 FORM_FIELDS = 500
 _MINUTE = timedelta(minutes=1)
+_LONGEST_PLACE = 3000
+_PLACE_LIFE = 900
+"""Seconds in which somebody who signs in comes to the page that they had asked for."""
 
 
-def page(path: str, handler: Page) -> Route:
+def page(path: str, handler: Page, *, linked: bool = False) -> Route:
+    """A page; to one that is `linked` from elsewhere whoever had to sign in first comes back."""
+
     async def answer(request: Request) -> Response:
-        if await _session(request) is None:
-            return _to_sign_in(request)
-        return await handler(request)
+        if await _session(request) is not None:
+            return await handler(request)
+        if linked and request.headers.get("sec-fetch-site") == "cross-site":
+            # A browser that came by a link elsewhere has withheld its cookie; coming from our own page it shows it.
+            return await render(request, "entered.html", title="One moment", place=_place(request))
+        away = _to_sign_in(request)
+        if linked and len(_place(request)) <= _LONGEST_PLACE:
+            limits = _cookie_limits(request)
+            away.set_cookie(_place_cookie(request), quote(_place(request)), max_age=_PLACE_LIFE, **limits)
+        return away
 
     return Route(path, answer, methods=["GET"])
 
@@ -72,12 +87,18 @@ def entry_routes() -> list[Route]:
 
 def cookie_name(request: Request) -> str:
     """Browsers share cookies between the ports of a host: two desks must not sign each other out."""
+    if request.url.scheme == "https":
+        return f"__Host-deskhand-{request.url.port or 443}"
     return f"deskhand-{request.url.port}"
+
+
+def _cookie_limits(request: Request) -> dict[str, Any]:
+    return {"httponly": True, "samesite": "strict", "secure": request.url.scheme == "https"}
 
 
 def demand_own_origin(request: Request) -> None:
     """Refuse a form of another page. To a browser another port of this machine is the same site; to us it is not."""
-    own = f"{request.url.scheme}://{request.url.netloc}"
+    own = own_origin(request)
     # No origin at all is what a program sends that is no browser; it has nobody's cookie but its own.
     origins = set(request.headers.getlist("origin"))
     sites = set(request.headers.getlist("sec-fetch-site"))
@@ -124,6 +145,22 @@ def _to_sign_in(request: Request) -> Response:
         # Followed in the background, the redirect would put the sign-in page into a corner of this one.
         return Response(status_code=401, headers={"HX-Redirect": "/enter"})
     return RedirectResponse("/enter", 303)
+
+
+def _place(request: Request) -> str:
+    return str(request.url.replace(scheme="", netloc=""))
+
+
+def _place_cookie(request: Request) -> str:
+    return f"{cookie_name(request)}-place"
+
+
+def _place_before(request: Request) -> str:
+    """The page that the person asked for before signing in. Another port of this machine can write this cookie, too."""
+    place = unquote(request.cookies.get(_place_cookie(request), ""))
+    if re.fullmatch(r"/(?![/\\])[!-~]*", place):
+        return place
+    return "/"
 
 
 async def _sign_in(request: Request) -> Response:
@@ -178,12 +215,14 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
     if before := request.cookies.get(cookie_name(request)):
         await desk.store.write(partial(sessions.end, key=before))
     await _record(request, way, None)
-    answer: Response = RedirectResponse("/", 303)
+    place = _place_before(request)
+    answer: Response = RedirectResponse(place, 303)
     if request.headers.get("sec-fetch-site") == "cross-site":
         # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.
-        answer = await render(request, "entered.html", title="Signed in")
+        answer = await render(request, "entered.html", title="Signed in", place=place)
     life = int(sessions.LIFE.total_seconds())
-    answer.set_cookie(cookie_name(request), session.key, max_age=life, httponly=True, samesite="strict")
+    answer.set_cookie(cookie_name(request), session.key, max_age=life, **_cookie_limits(request))
+    answer.delete_cookie(_place_cookie(request), **_cookie_limits(request))
     return answer
 
 
@@ -199,7 +238,7 @@ async def _leave(request: Request, form: FormData) -> Response:
     await desk.store.write(partial(sessions.end, key=request.state.session.key))
     await desk.record("person", "sign_out", "page", {}, None, 0)
     answer = RedirectResponse("/enter", 303)
-    answer.delete_cookie(cookie_name(request), httponly=True, samesite="strict")
+    answer.delete_cookie(cookie_name(request), **_cookie_limits(request))
     return answer
 
 

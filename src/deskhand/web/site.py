@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from http import HTTPStatus
@@ -12,14 +11,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
-from deskhand.web import agents, approvals, checkup, mail, notes, tasks, timeline
+from deskhand.web import agents, approvals, checkup, mail, notes, oauth, tasks, timeline
+from deskhand.web.address import HSTS, OwnAddress
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
 from deskhand.web.render import HEADERS, HERE, render
@@ -27,8 +27,7 @@ from deskhand.web.request import desk_of
 from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
-PAGES = (approvals, mail, notes, tasks, agents, timeline, checkup)
-_OWN_HOSTS = re.compile(rb"(?:127\.0\.0\.1|localhost|\[::1\])(?::(\d{1,5}))?")
+PAGES = (approvals, mail, notes, tasks, agents, timeline, checkup, oauth)
 
 
 def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) -> Starlette:
@@ -48,7 +47,7 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
         HTTPException: _show_wrong_address,
         Exception: _show_crash,
     }
-    around = [Middleware(_AddHeaders), Middleware(_OwnHost)]
+    around = [Middleware(_AddHeaders), Middleware(OwnAddress, origin=desk.settings.inbox_origin)]
     app = Starlette(routes=routes, middleware=around, exception_handlers=failures)
     app.state.desk = desk
     app.state.demo = demo
@@ -76,31 +75,13 @@ class _AddHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
+                if scope["scheme"] == "https":
+                    headers["Strict-Transport-Security"] = HSTS
                 for name, value in own.items():
                     headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
-
-
-class _OwnHost:
-    """Refuses requests under another host name: a stranger's page may point its name at this machine."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        app = self._app
-        if scope["type"] == "http" and not _names_own_host(scope):
-            app = PlainTextResponse("This desk answers to 127.0.0.1 only.\n", 421)
-        await app(scope, receive, send)
-
-
-def _names_own_host(scope: Scope) -> bool:
-    """Whether there is one Host header and it names this machine."""
-    hosts = [value for name, value in scope["headers"] if name == b"host"]
-    found = _OWN_HOSTS.fullmatch(b" ".join(hosts))
-    return found is not None and int(found[1] or 80) <= 65535
 
 
 async def _health(request: Request) -> Response:

@@ -1,0 +1,309 @@
+"""Several mail accounts as one mailbox.
+
+The id of a mail or a thread carries the name of its account, NAME~ID; those of `main` are as its mailbox gives them.
+What one call sees of the accounts is its view: no more than its token opens, and of these the one that it names.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import TypeVar
+
+from deskhand.config import MAIN, MailAccount
+from deskhand.errors import (
+    BadConfig,
+    DeskError,
+    FieldProblem,
+    InvalidInput,
+    NoAccount,
+    NotFound,
+    OutOfScope,
+    TimedOut,
+    printable,
+)
+from deskhand.mail import FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, WatchedMailbox
+from deskhand.mail.changes import Deed
+
+T = TypeVar("T")
+SIGN = "~"
+PATIENCE = 20.0
+"""Seconds after which a search no longer waits for an account while others have answered."""
+
+Tell = Callable[[str, DeskError | None], None]
+"""Told how an account did: what is wrong with it, or None where it answered."""
+
+
+@dataclass(frozen=True, slots=True)
+class MailView:
+    """What a call sees of the accounts."""
+
+    names: frozenset[str] | None = None
+    """None: every account."""
+    asked: bool = False
+    """The caller named the account; otherwise its token opens no other."""
+    silent: dict[str, DeskError] = field(default_factory=dict)
+    """Accounts that did not answer it."""
+
+    def describe_silent(self) -> list[str]:
+        return [
+            f"The mail account {name} did not answer, so its mails are missing here: {error.message}"
+            for name, error in self.silent.items()
+        ]
+
+
+_view: ContextVar[MailView | None] = ContextVar("view", default=None)
+
+
+@contextmanager
+def viewing(view: MailView) -> Iterator[MailView]:
+    """Let whatever is called here see these accounts alone."""
+    before = _view.set(view)
+    try:
+        yield view
+    finally:
+        _view.reset(before)
+
+
+def sees(name: str) -> bool:
+    """Whether the call that goes on here sees the account."""
+    view = _view.get()
+    return view is None or view.names is None or name in view.names
+
+
+def carry(name: str, own_id: str) -> str:
+    """The id by which the desk knows what the account's mailbox calls so."""
+    if name == MAIN or not own_id:
+        return own_id
+    return f"{name}{SIGN}{own_id}"
+
+
+def split(desk_id: str) -> tuple[str | None, str]:
+    """The account that an id carries, and the mailbox's own id; a Message-ID header carries none."""
+    name, sign, own = desk_id.partition(SIGN)
+    if not sign or "@" in desk_id:
+        return None, desk_id
+    return name, own
+
+
+class Mailboxes:
+    def __init__(
+        self,
+        accounts: Sequence[MailAccount],
+        default: MailAccount,
+        open_account: Callable[[MailAccount], WatchedMailbox],
+        tell: Tell,
+    ) -> None:
+        self._accounts = {account.name: account for account in accounts}
+        self._default = default.name
+        self._open = open_account
+        self._tell = tell
+        self._opened: dict[str, WatchedMailbox] = {}
+
+    def box(self, name: str) -> WatchedMailbox:
+        """The mailbox of one account, which knows its own ids only."""
+        if name not in self._opened:
+            self._opened[name] = self._open(self._accounts[name])
+        return self._opened[name]
+
+    async def address(self) -> str:
+        """The address from which a mail leaves that answers none."""
+        return await self.address_of(self._sender())
+
+    async def address_of(self, name: str) -> str:
+        account = self._accounts[name]
+        if account.address is not None and account.kind != "gmail":
+            return account.address
+        found = await self.box(name).address()
+        if account.addresses and found.casefold() not in account.addresses:
+            wrong = f"the account {name} is signed in as {found}, not as {account.address}"
+            raise BadConfig(wrong, hint=f"`deskhand mail login gmail --account {name}`, or correct its address")
+        return account.address or found
+
+    async def find_owner(self, address: str) -> str:
+        """The account that has the address; never another one where it has gone."""
+        wanted = address.casefold()
+        for name, account in self._accounts.items():
+            if wanted in account.addresses:
+                return name
+        unknown = [name for name, account in self._accounts.items() if account.address is None]
+        for name in unknown:
+            if (await self.address_of(name)).casefold() == wanted:
+                return name
+        raise NoAccount(
+            f"this desk has no mail account {address} now",
+            hint=f"its accounts are {', '.join(self._accounts)}; bring it back in config.toml, or say no to it",
+        )
+
+    async def sees_address(self, address: str) -> bool:
+        """Whether the call sees the account that has the address; one that nobody has is seen where all are."""
+        names = self._in_view()
+        if len(names) == len(self._accounts):
+            return True
+        try:
+            return await self.find_owner(address) in names
+        except DeskError:
+            return False
+
+    async def search(self, query: str, limit: int) -> list[MailSummary]:
+        names = self._in_view()
+        if len(names) == 1:
+            return await self._search(names[0], query, limit)
+        answers = await asyncio.gather(*(self._listen_to(name, self._search(name, query, limit)) for name in names))
+        failed = {name: answer for name, answer in zip(names, answers, strict=True) if isinstance(answer, DeskError)}
+        if len(failed) == len(names):
+            raise failed[names[0]]
+        if view := _view.get():
+            view.silent.update(failed)
+        found = [mail for answer in answers if not isinstance(answer, DeskError) for mail in answer]
+        return sorted(found, key=attrgetter("date"), reverse=True)[:limit]
+
+    async def _search(self, name: str, query: str, limit: int) -> list[MailSummary]:
+        found = await self.box(name).search(query, limit)
+        return await self._mark(name, found)
+
+    async def _listen_to(self, name: str, work: Awaitable[T]) -> T | DeskError:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                answer = await work
+        except InvalidInput as error:
+            return error  # it does not understand the query, and is well
+        except DeskError as error:
+            self._tell(name, error)
+            return error
+        except TimeoutError:
+            late = TimedOut(f"the account {name} did not answer in time")
+            self._tell(name, late)
+            return late
+        self._tell(name, None)
+        return answer
+
+    async def get(self, message_id: str) -> FullMessage:
+        name, own = self._place(message_id)
+        found = await self.box(name).get(own)
+        (summary,) = await self._mark(name, [found.summary])
+        return replace(found, summary=summary)
+
+    async def read_raw(self, message_id: str) -> bytes:
+        name, own = self._place(message_id)
+        return await self.box(name).read_raw(own)
+
+    async def thread(self, thread_id: str) -> list[MailSummary]:
+        name, own = self._place(thread_id)
+        return await self._mark(name, await self.box(name).thread(own))
+
+    async def move(self, message_id: str, label: str) -> None:
+        name, own = self._place(message_id)
+        await self.box(name).move(own, label)
+
+    async def add_label(self, message_id: str, label: str) -> None:
+        name, own = self._place(message_id)
+        await self.box(name).add_label(own, label)
+
+    async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
+        found: dict[tuple[str, str], MailSummary] = {}
+        for name, own_ids in self._by_account(ids).items():
+            mails = await self._mark(name, await self.box(name).list_mails(own_ids))
+            found |= {(name, own): mail for own, mail in zip(own_ids, mails, strict=True)}
+        return [found[self._place(each)] for each in ids]
+
+    async def change(self, ids: Sequence[str], change: Deed) -> int:
+        count = 0
+        for name, own_ids in self._by_account(ids).items():
+            count += await self.box(name).change(own_ids, change)
+        return count
+
+    async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
+        name = self._sender()
+        own = None
+        if thread_id is not None:
+            name, own = self._place(thread_id)
+        saved = await self.box(name).create_draft(raw, own)
+        return SavedDraft(
+            carry(name, saved.id), message_id=carry(name, saved.message_id), thread_id=carry(name, saved.thread_id)
+        )
+
+    async def prepare(self, mail: Outgoing) -> str:
+        box, _, own = await self._sending(mail)
+        return await box.prepare(own)
+
+    async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
+        box, name, own = await self._sending(mail)
+        return _carried(name, await box.send(token, own, keep))
+
+    async def check(self, token: str, mail: Outgoing) -> Sent | NotSent | Unclear:
+        box, name, own = await self._sending(mail)
+        found = await box.check(token, own)
+        if isinstance(found, Sent):
+            return _carried(name, found)
+        return found
+
+    async def close(self) -> None:
+        while self._opened:
+            _, box = self._opened.popitem()
+            await box.close()
+
+    async def _sending(self, mail: Outgoing) -> tuple[WatchedMailbox, str, Outgoing]:
+        """The account from which it leaves, and the mail as that one knows it."""
+        name = await self.find_owner(mail.account)
+        await self.address_of(name)
+        self._demand_in_view(name)
+        thread = None
+        if mail.thread_id is not None:
+            place, own = self._place(mail.thread_id)
+            thread = own if place == name else None
+        return self.box(name), name, replace(mail, thread_id=thread)
+
+    def _in_view(self) -> list[str]:
+        return [name for name in self._accounts if sees(name)]
+
+    def _sender(self) -> str:
+        """The default, or the only account that the call sees."""
+        seen = self._in_view()
+        if self._default in seen:
+            return self._default
+        if len(seen) != 1:
+            problem = FieldProblem("account", "is needed: the default account is not open to you", None, *seen)
+            raise InvalidInput("name the account from which it leaves", fields=[problem])
+        return seen[0]
+
+    def _place(self, desk_id: str) -> tuple[str, str]:
+        """The account in which it lies, and its id there. One of the days before there were several is main's."""
+        name, own = split(desk_id)
+        if name is None:
+            name = MAIN if MAIN in self._accounts else self._default
+        if name not in self._accounts:
+            known = ", ".join(self._accounts)
+            raise NoAccount(f"this desk has no mail account {printable(name)}", hint=f"its accounts are {known}")
+        self._demand_in_view(name)
+        return name, own
+
+    def _demand_in_view(self, name: str) -> None:
+        view = _view.get()
+        if sees(name):
+            return
+        if view is not None and view.asked:
+            raise NotFound(f"it lies in the account {name}, not in the one that was named")
+        raise OutOfScope(f"the client was not given the account {name}", scope=f"mail:read:{name}")
+
+    def _by_account(self, ids: Sequence[str]) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for name, own in map(self._place, ids):
+            found.setdefault(name, []).append(own)
+        return found
+
+    async def _mark(self, name: str, mails: Sequence[MailSummary]) -> list[MailSummary]:
+        """The mails as the desk knows them."""
+        if not mails:
+            return []
+        address = await self.address_of(name)
+        return [
+            replace(mail, id=carry(name, mail.id), thread_id=carry(name, mail.thread_id), account=address)
+            for mail in mails
+        ]
+
+
+def _carried(name: str, sent: Sent) -> Sent:
+    return replace(sent, message_id=carry(name, sent.message_id), thread_id=carry(name, sent.thread_id))

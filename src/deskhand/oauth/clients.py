@@ -1,0 +1,138 @@
+"""Who asks for a token by OAuth: what a client calls itself, and to which addresses its codes may go.
+
+Anybody may register a client, and that opens nothing. One that the person never connected is dropped within the hour,
+and there are never more than a few of them.
+"""
+
+import json
+import re
+import secrets
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from urllib.parse import SplitResult, urlsplit
+
+from deskhand import clock
+from deskhand.oauth import OAuthRefusal
+from deskhand.store import Transaction
+from deskhand.tokens import is_user_id
+from deskhand.unseen import spell_out_line
+
+UNUSED_LIFE = timedelta(hours=1)
+LIFE = timedelta(days=90)
+"""How long a client is kept after its last token."""
+MOST_UNUSED = 100
+MOST_REDIRECTS = 10
+LONGEST_NAME = 60
+_LONGEST_ADDRESS = 2000
+_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+_EDITORS = ("cursor", "vscode", "vscode-insiders", "windsurf")
+"""Programs with a scheme of their own that is not the name of a domain."""
+_ADDRESS = re.compile(r"[!-~]+")
+_AUTHORITY = re.compile(r"([a-z0-9.-]+|\[::1\])(:[0-9]{1,5})?", re.IGNORECASE)
+
+
+class OAuthClient(NamedTuple):
+    id: str
+    name: str
+    """What it calls itself; nobody has checked that."""
+    redirects: tuple[str, ...]
+
+    def demand_redirect(self, address: str | None) -> str:
+        """Where its code goes: an address that it registered, letter by letter. On loopback any port will do."""
+        if address is None and len(self.redirects) == 1:
+            return self.redirects[0]
+        if address is not None and any(_is_same(address, each) for each in self.redirects):
+            return address
+        raise OAuthRefusal("invalid_redirect_uri", "the client did not register this address to be sent back to")
+
+
+def make_client(client_id: str, name: object, redirects: object) -> OAuthClient:
+    """A client by what it says of itself; refuses addresses to which no code may go."""
+    if not isinstance(redirects, list) or not 0 < len(redirects) <= MOST_REDIRECTS:
+        raise OAuthRefusal("invalid_redirect_uri", f"redirect_uris names 1 to {MOST_REDIRECTS} addresses")
+    for each in redirects:
+        _demand_safe(each)
+    return OAuthClient(client_id, _name(name, redirects[0]), tuple(redirects))
+
+
+def register(tx: Transaction, name: object, redirects: object, now: datetime) -> OAuthClient:
+    client = make_client(f"dhc_{secrets.token_urlsafe(18)}", name, redirects)
+    oldest = (clock.to_ms(now - UNUSED_LIFE), clock.to_ms(now - LIFE))
+    tx.execute("DELETE FROM oauth_clients WHERE (used IS NULL AND created <= ?) OR used <= ?", *oldest)
+    (unused,) = tx.all("SELECT count(*) FROM oauth_clients WHERE used IS NULL")[0]
+    if unused >= MOST_UNUSED:
+        raise OAuthRefusal("temporarily_unavailable", "too many clients have registered and were not connected")
+    tx.execute(
+        "INSERT INTO oauth_clients (id, name, redirects, created) VALUES (?, ?, ?, ?)",
+        *(client.id, client.name, json.dumps(client.redirects), clock.to_ms(now)),
+    )
+    return client
+
+
+def find(tx: Transaction, client_id: str) -> OAuthClient | None:
+    row = tx.one("SELECT name, redirects FROM oauth_clients WHERE id = ?", client_id)
+    if row is None:
+        return None
+    return OAuthClient(client_id, row[0], tuple(json.loads(row[1])))
+
+
+def note_use(tx: Transaction, client_id: str, now: datetime) -> None:
+    tx.execute("UPDATE oauth_clients SET used = ? WHERE id = ?", clock.to_ms(now), client_id)
+
+
+def _name(given: object, redirect: str) -> str:
+    """What the client calls itself as one line in which everything shows; else the host that it is sent back to."""
+    name = ""
+    if isinstance(given, str):
+        name = spell_out_line(" ".join(given.split()))[:LONGEST_NAME].strip()
+    if is_user_id(name):
+        return name
+    return urlsplit(redirect).hostname or "unnamed"
+
+
+def _demand_safe(address: object) -> None:
+    """A code goes over TLS, or stays on the person's machine: to a loopback port, or to a program by its own scheme."""
+    if not isinstance(address, str) or len(address) > _LONGEST_ADDRESS or not _ADDRESS.fullmatch(address):
+        raise OAuthRefusal("invalid_redirect_uri", "a redirect address is a plain URL")
+    parts = _split(address)
+    if parts is None or "#" in address or "\\" in address or not _is_safe(parts):
+        raise OAuthRefusal(
+            "invalid_redirect_uri",
+            "a redirect address is https, http on loopback, or a program's own scheme; no fragment, no user name",
+        )
+
+
+def _is_safe(parts: SplitResult) -> bool:
+    match parts.scheme:
+        case "https":
+            return _AUTHORITY.fullmatch(parts.netloc) is not None
+        case "http":
+            return _AUTHORITY.fullmatch(parts.netloc) is not None and _host(parts) in _LOOPBACK
+        case scheme:
+            return "." in scheme or scheme in _EDITORS
+
+
+def _is_same(address: str, registered: str) -> bool:
+    if address == registered:
+        return True
+    given, known = _split(address), _split(registered)
+    if given is None or known is None or known.scheme != "http" or not _AUTHORITY.fullmatch(given.netloc):
+        return False
+    # Programs on this machine take whichever port is free. The rest is compared as it is written.
+    return _without_port(given) == _without_port(known) and _host(known) in _LOOPBACK and "#" not in address
+
+
+def _without_port(parts: SplitResult) -> Sequence[str]:
+    return parts._replace(netloc=_host(parts))
+
+
+def _host(parts: SplitResult) -> str:
+    return re.sub(r":[0-9]*$", "", parts.netloc)
+
+
+def _split(address: str) -> SplitResult | None:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return None

@@ -1,0 +1,421 @@
+"""Several mail accounts at one desk: a local one, a Gmail and an IMAP account."""
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from email import message_from_bytes
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import Client
+
+from deskhand import tokens
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.errors import BadConfig
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.orchestrator.loop import Orchestrator
+from deskhand.servers.desk import desk_server
+from deskhand.servers.gmail import gmail_server
+from tests.home import Home
+from tests.mail.dovecot import PASSWORD, Dovecot, Relay
+from tests.mail.gmail_double import GmailDouble
+from tests.mail.letters import letter
+from tests.requirements import requirement
+from tests.transports import http_client, http_server
+
+pytestmark = pytest.mark.anyio
+
+HELLO = {"to": "ann@example.org", "subject": "Minutes", "body": "Dear Ann,\n\nsee you at ten.\n"}
+
+
+@dataclass
+class Accounts:
+    home: Home
+    google: GmailDouble
+    work: Dovecot
+    relay: Relay
+
+    def write_config(self, *, without: str = "", more: str = "") -> None:
+        tables = {
+            "google": f'kind = "gmail"\ngmail_credentials = "{self.google.credentials(self.home.path / "g.json")}"\n'
+            f'gmail_api_endpoint = "{self.google.origin}"\n',
+            "work": f'kind = "imap"\naddress = "me@work.example"\naliases = ["sales@work.example"]\n'
+            f'imap_url = "imap://{self.work.user}:{PASSWORD}@127.0.0.1:{self.work.port}"\n'
+            f'smtp_url = "smtp://127.0.0.1:{self.relay.port}"\n',
+        }
+        written = [f'[[mail.accounts]]\nname = "{name}"\n{table}' for name, table in tables.items() if name != without]
+        text = "\n".join(['[mail]\nkind = "local"\naddress = "me@home.example"\n', *written, more])
+        (self.home.path / "config.toml").write_text(text)
+
+    @asynccontextmanager
+    async def desk(self) -> AsyncIterator[Desk]:
+        made = Desk(load(self.home.environment).settings)
+        yield made
+        await made.close_mailbox()
+        made.close()
+
+    def approve_all(self) -> None:
+        approved = self.home.vault / "Approved"
+        approved.mkdir(exist_ok=True)
+        for file in (self.home.vault / "Pending_Approval").glob("*.md"):
+            file.rename(approved / file.name)
+
+    async def sent(self, desk: Desk) -> dict[str, list[str]]:
+        """The senders of what has left, by account."""
+        main = desk.account_mailbox("main")
+        return {
+            "main": [mail.sender for mail in await main.search("in:sent", 50)],
+            "google": [str(message_from_bytes(raw)["From"]) for raw in self.google.delivered],
+            "work": [str(message_from_bytes(raw)["From"]) for _, raw in self.relay.delivered],
+        }
+
+
+@pytest.fixture
+def accounts(home: Home) -> Iterator[Accounts]:
+    home.path.mkdir()
+    with GmailDouble() as google, Dovecot() as work, Relay(work) as relay:
+        google.account.address = "me@gmail.example"
+        made = Accounts(home, google, work, relay)
+        made.write_config()
+        google.account.deliver(letter(subject="From Google", to="me@gmail.example", message_id="<g@x>"))
+        work.deliver(letter(subject="From work", to="me@work.example", message_id="<w@x>", attachment="list.txt"))
+        yield made
+
+
+@pytest.fixture
+async def desk(accounts: Accounts) -> AsyncIterator[Desk]:
+    async with accounts.desk() as made:
+        main = made.account_mailbox("main")
+        assert isinstance(main, LocalMailbox)
+        mail = letter(subject="From home", to="me@home.example", message_id="<h@x>")
+        await main.receive([Incoming(mail, seen=False, dated=made.now())])
+        yield made
+
+
+@pytest.fixture
+async def client(desk: Desk) -> AsyncIterator[Client]:
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        yield client
+
+
+async def found(client: Client, query: str = "", **more: Any) -> dict[str, dict[str, Any]]:
+    """What a search gives, by the subject."""
+    result = await client.call_tool("search_email", {"query": query, "max_results": 50} | more)
+    assert not result.is_error, result.content
+    return {each["subject"]: each for each in result.structured_content["emails"]}
+
+
+async def call(client: Client, name: str, /, **arguments: Any) -> Any:
+    result = await client.call_tool(name, arguments)
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+async def refused(client: Client, name: str, /, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(name, arguments)
+    assert result.is_error, result.content
+    error: dict[str, Any] = json.loads(result.content[0].text)
+    return error
+
+
+@requirement("accounts:one-view")
+async def test_reads_go_over_all_accounts_and_say_whose_a_mail_is(client: Client, accounts: Accounts) -> None:
+    mails = await found(client)
+    only = await found(client, account="work")
+    work = mails["From work"]["message_id"]
+    full = await call(client, "get_email", message_id=work)
+    thread = await call(client, "get_thread", thread_id=mails["From work"]["thread_id"])
+    text = await call(client, "get_attachment", message_id=work, name="list.txt")
+    mail = (await client.read_resource(f"mail://{work}")).contents[0].text
+    listed = await client.list_resources(cursor="mail")
+    await call(client, "add_label", message_id=mails["From Google"]["message_id"], label_name="Seen")
+    everything = [each["message_id"] for each in mails.values()]
+    read = await call(client, "update_emails", do="read", ids=everything)
+    elsewhere = await refused(client, "get_email", message_id=work, account="google")
+    unknown = await refused(client, "search_email", query="", account="nobody")
+    gone = await refused(client, "get_email", message_id="nobody~1")
+
+    assert {subject: each["account"] for subject, each in mails.items()} == {
+        "From home": "main",
+        "From Google": "google",
+        "From work": "work",
+    }
+    assert {each["message_id"].partition("~")[0] for each in (mails["From Google"], mails["From work"])} == {
+        "google",
+        "work",
+    }
+    assert "~" not in mails["From home"]["message_id"]
+    assert only == {"From work": mails["From work"]}
+    assert (full["subject"], full["account"], full["attachment_names"]) == ("From work", "work", ["list.txt"])
+    assert [each["id"] for each in thread["mails"]] == [work]
+    assert text["name"] == "list.txt"
+    assert "Subject: From work" in mail
+    assert len(listed.resources) == 3
+    assert (read["count"], read["done"]) == (3, True)
+    assert await found(client, "is:unread") == {}
+    assert (elsewhere["error"], unknown["error"]) == ("not_found", "parse_error")
+    assert "main, google, work" in json.dumps(unknown)
+    assert "no mail account nobody" in gone["message"]
+
+
+@requirement("accounts:sender")
+async def test_a_mail_leaves_from_the_account_that_was_meant_and_no_other(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    mails = await found(client)
+    work = {"thread_id": mails["From work"]["thread_id"], "message_id": mails["From work"]["message_id"]}
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("send_email", HELLO),
+        ("send_email", HELLO | {"account": "google"}),
+        ("reply_email", work | {"body": "Yes.\n"}),
+    ]
+    for name, arguments in calls:
+        await refused(client, name, **arguments)
+    pending = (await call(client, "pending_actions"))["actions"]
+    of_work = (await call(client, "pending_actions", account="work"))["actions"]
+    files = "".join(file.read_text() for file in (accounts.home.vault / "Pending_Approval").glob("*.md"))
+    mixed = await refused(client, "reply_email", **work, body="Yes.\n", account="google")
+    accounts.approve_all()
+    answers = [await call(client, name, **arguments) for name, arguments in calls]
+    draft = await call(client, "draft_email", **HELLO, account="work")
+
+    assert [each["account"] for each in pending] == ["me@home.example", "me@gmail.example", "me@work.example"]
+    assert [each["account"] for each in of_work] == ["me@work.example"]
+    assert all(f"from {each['account']}" in files.replace("\\", "") for each in pending)
+    assert "in the account work" in mixed["message"] or "not found" in mixed["message"]
+    assert [each["from_address"] for each in answers] == [each["account"] for each in pending]
+    assert answers[2]["message_id"].startswith("work~")
+    assert await accounts.sent(desk) == {
+        "main": ["me@home.example"],
+        "google": ["me@gmail.example"],
+        "work": ["me@work.example"],
+    }
+    assert "In-Reply-To: <w@x>" in accounts.relay.delivered[0][1].decode()
+    assert draft["from_address"] == "me@work.example"
+    assert len(accounts.work.raws("Drafts")) == 1
+
+
+@requirement("accounts:sender")
+async def test_what_was_approved_for_an_account_that_has_gone_waits_for_it(accounts: Accounts) -> None:
+    async with accounts.desk() as desk, Client(desk_server(desk), mode="2026-07-28") as client:
+        await refused(client, "send_email", **HELLO, account="work")
+        ((waits,), _) = await desk.waiting.requests()
+    accounts.write_config(without="work")
+    accounts.approve_all()
+    async with accounts.desk() as desk:
+        await desk.gate.release(waits.id, "desk")
+        kept = await desk.gate.find(waits.id)
+        nothing = await accounts.sent(desk)
+    accounts.write_config()
+    async with accounts.desk() as desk:
+        await desk.gate.release(waits.id, "desk")
+        left = await accounts.sent(desk)
+
+    assert kept.state == "approved"
+    assert "no mail account me@work.example" in (kept.note or "")
+    assert nothing == {"main": [], "google": [], "work": []}
+    assert left == {"main": [], "google": [], "work": ["me@work.example"]}
+
+
+@requirement("accounts:ids")
+async def test_what_a_desk_of_one_account_asked_goes_on_when_it_gets_others(accounts: Accounts, home: Home) -> None:
+    several = (home.path / "config.toml").read_text()
+    (home.path / "config.toml").write_text('[mail]\nkind = "local"\naddress = "me@home.example"\n')
+    async with accounts.desk() as desk, Client(desk_server(desk), mode="2026-07-28") as client:
+        assert isinstance(desk.mailbox, LocalMailbox)
+        await desk.mailbox.receive([Incoming(letter(subject="From home", message_id="<h@x>"), False)])
+        (mail,) = (await found(client)).values()
+        answer = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": "Yes.\n"}
+        await refused(client, "reply_email", **answer)
+    (home.path / "config.toml").write_text(several)
+    accounts.approve_all()
+    async with accounts.desk() as desk, Client(desk_server(desk), mode="2026-07-28") as client:
+        sent = await call(client, "reply_email", **answer)
+        again = await call(client, "get_email", message_id=mail["message_id"])
+
+    assert "account" not in mail
+    assert (sent["from_address"], again["account"]) == ("me@home.example", "main")
+
+
+@requirement("accounts:down")
+async def test_an_account_that_is_down_stops_no_other_and_is_named(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    good = (accounts.home.path / "g.json").read_text()
+    (accounts.home.path / "g.json").write_text(good.replace(accounts.google.origin, "http://127.0.0.1:1"))
+    result = await client.call_tool("search_email", {"query": ""})
+    reply = await refused(client, "send_email", **HELLO, account="work")
+    alone = await refused(client, "search_email", query="", account="google")
+    down = [part.name for part in desk.parts.down]
+    (accounts.home.path / "g.json").write_text(good)
+    back = await found(client)
+
+    assert {each["subject"] for each in result.structured_content["emails"]} == {"From home", "From work"}
+    assert [each.text for each in result.content[1:]] == [result.content[1].text]
+    assert "google did not answer" in result.content[1].text
+    assert reply["details"]["reason"] == "no_approval"
+    assert alone["error"] != "parse_error"
+    assert down == ["mail google"]
+    assert len(back) == 3
+    assert desk.parts.down == []
+
+
+@requirement("accounts:scopes")
+async def test_a_token_for_one_account_opens_no_other(accounts: Accounts, desk: Desk) -> None:
+    make = {
+        "reads": ["mail:read:work"],
+        "sends": ["mail:read", "mail:write:work"],
+        "stranger": ["mail:write:other"],
+    }
+    secret = {
+        name: desk.store.write_sync(partial(tokens.create, name=name, now=desk.now(), scopes=scopes))
+        for name, scopes in make.items()
+    }
+    main = desk.account_mailbox("main")
+    (home,) = await main.search("", 5)
+    with http_server(accounts.home, "desk") as address:
+        async with http_client(address, secret["reads"], "2026-07-28") as client:
+            seen = await found(client)
+            resources = (await client.list_resources()).resources
+            closed = await refused(client, "get_email", message_id=home.id)
+            writes = await refused(client, "send_email", **HELLO)
+            foreign = await refused(client, "search_email", query="", account="main")
+        async with http_client(address, secret["sends"], "2026-07-28") as client:
+            everything = await found(client)
+            asks = await refused(client, "send_email", **HELLO)
+            label = await refused(client, "add_label", message_id=home.id, label_name="X")
+        async with http_client(address, secret["stranger"], "2026-07-28") as client:
+            nothing = await refused(client, "search_email", query="")
+    ((waits,), _) = await desk.waiting.requests()
+
+    assert list(seen) == ["From work"]
+    assert len(resources) == 1
+    assert (closed["details"]["scope"], writes["details"]["scope"]) == ("mail:read:main", "mail:write")
+    assert foreign["error"] == "parse_error"
+    assert "main" not in json.dumps(foreign["details"]["fields"][0]["suggestion"])
+    assert len(everything) == 3
+    assert asks["details"]["reason"] == "no_approval"
+    assert waits.action.account == "me@work.example"
+    assert label["error"] == "permission_denied"
+    assert nothing["error"] == "permission_denied"
+
+
+@requirement("accounts:scopes")
+async def test_a_narrowed_server_on_a_desk_of_one_account_shows_nothing(accounts: Accounts) -> None:
+    (accounts.home.path / "config.toml").write_text('[mail]\nkind = "local"\naddress = "me@home.example"\n')
+    async with accounts.desk() as desk:
+        server = gmail_server(desk)
+        server.narrow(["mail:read:work"])
+        async with Client(server, mode="2026-07-28") as client:
+            closed = await refused(client, "list_emails", query="")
+        server.narrow(["mail:read:main"])
+        async with Client(server, mode="2026-07-28") as client:
+            mine = await call(client, "list_emails", query="")
+
+    assert closed["error"] == "permission_denied"
+    assert mine == {"result": []}
+
+
+@requirement("accounts:watched")
+async def test_each_account_is_watched_and_a_draft_leaves_from_the_one_that_got_the_mail(
+    accounts: Accounts, desk: Desk
+) -> None:
+    (accounts.home.path / "rules.toml").write_text(
+        '[[rule]]\nname = "work"\naccount = "work"\ndecision = "draft_reply"\nreply_body = "Thank you."\n'
+    )
+    good = (accounts.home.path / "g.json").read_text()
+    (accounts.home.path / "g.json").write_text(good.replace(accounts.google.origin, "http://127.0.0.1:1"))
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    before = _notes(accounts.home.vault)
+    (accounts.home.path / "g.json").write_text(good)
+    await orchestrator.once()
+    await orchestrator.once()
+    after = _notes(accounts.home.vault)
+    (draft,) = (await desk.waiting.requests())[0]
+    (accounts.home.vault / "Approved").mkdir(exist_ok=True)
+    (accounts.home.vault / "Drafts" / draft.file).rename(accounts.home.vault / "Approved" / draft.file)
+    await desk.gate.release(draft.id, "desk")
+    await orchestrator.close()
+
+    assert before == {"From home": "me@home.example", "From work": "me@work.example"}
+    assert after == before | {"From Google": "me@gmail.example"}
+    assert draft.action.account == "me@work.example"
+    assert (await accounts.sent(desk))["work"] == ["me@work.example"]
+
+
+def _notes(vault: Path) -> dict[str, str]:
+    """The account of each mail that has a note, by its subject; none has two."""
+    texts = [file.read_text() for file in (vault / "Needs_Action").glob("*.md")]
+    pairs = [(_value(text, "subject"), _value(text, "account")) for text in texts]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
+def _value(text: str, key: str) -> str:
+    return next(line.partition(": ")[2] for line in text.splitlines() if line.startswith(f"{key}: "))
+
+
+LOCAL = '[[mail.accounts]]\nname = "{}"\nkind = "local"\naddress = "{}"\n'
+
+
+@requirement("accounts:config")
+@pytest.mark.parametrize(
+    ("text", "field", "says"),
+    [
+        (LOCAL.format("a", "a@x.de") + LOCAL.format("A", "b@x.de"), "mail.accounts", "named a"),
+        (
+            LOCAL.format("a", "a@x.de") + "default = true\n" + LOCAL.format("b", "b@x.de") + "default = true\n",
+            "mail.accounts",
+            "only one account can be the default: a, b",
+        ),
+        (LOCAL.format("a", "a@x.de") + LOCAL.format("b", "A@x.de"), "mail.accounts", "two accounts have the address"),
+        ('[mail]\naddress = "a@x.de"\n' + LOCAL.format("a", "A@x.de"), "mail.address", "another account"),
+        (LOCAL.format("a~b", "a@x.de"), "mail.accounts.1.name", "ids of its mails cannot carry"),
+        (LOCAL.format("main", "a@x.de"), "mail.accounts.1.name", "choose another name"),
+        (LOCAL.format("", "a@x.de"), "mail.accounts.1.name", "cannot carry"),
+        (LOCAL.format("a", "nobody"), "mail.accounts.1.address", "not a mail address"),
+        (
+            LOCAL.format("a", "a@x.de") + '[[mail.accounts]]\nname = "b"\nkind = "pop3"\n',
+            "mail.accounts.2.kind",
+            "'local', 'gmail' or 'imap'",
+        ),
+        ('[[mail.accounts]]\nname = "b"\nkind = "local"\n', "mail.accounts.1", "needs its address"),
+        ('[[mail.accounts]]\nname = "b"\nkind = "imap"\n', "mail.accounts.1", "needs imap_url"),
+        ('[[mail.accounts]]\nkind = "gmail"\n', "mail.accounts.1.name", "required"),
+        (LOCAL.format("a", "a@x.de") + 'imap_url = "imap://u:secret@h"\n', "mail.accounts.1", "no option of a local"),
+        (LOCAL.format("a", "a@x.de") + "colour = 1\n", "mail.accounts.1.colour", "not permitted"),
+        ("[mail]\naccounts = 7\n", "mail.accounts", "tuple"),
+    ],
+)
+def test_an_account_that_cannot_be_is_named_with_the_reason(text: str, field: str, says: str, home: Home) -> None:
+    home.path.mkdir()
+    (home.path / "config.toml").write_text(text)
+    with pytest.raises(BadConfig) as refusal:
+        load(home.environment)
+    (problem,) = refusal.value.details["fields"]
+
+    assert problem["field"] == field
+    assert says in problem["message"]
+    assert "secret" not in str(refusal.value.details)
+
+
+@requirement("accounts:config")
+async def test_without_an_account_of_its_own_the_desk_has_those_of_the_tables(home: Home) -> None:
+    home.path.mkdir()
+    tables = LOCAL.format("a", "a@x.de") + LOCAL.format("b", "b@x.de") + "default = true\n"
+    (home.path / "config.toml").write_text(tables)
+    settings = load(home.environment).settings
+    by_variable = load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": '[{"name": "c", "kind": "gmail"}]'}).settings
+    desk = Desk(settings)
+    sender = await desk.mailbox.address()
+    await desk.close_mailbox()
+
+    assert [account.name for account in settings.mail_accounts] == ["a", "b"]
+    assert sender == "b@x.de"
+    assert [account.name for account in by_variable.mail_accounts] == ["c"]
+    assert home.command("config", "show", "--json").returncode == 0

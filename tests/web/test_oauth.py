@@ -1,0 +1,536 @@
+"""OAuth 2.1: a client registers, the person connects it, and what it then holds ends, is renewed, and is revoked."""
+
+import base64
+import hashlib
+import re
+import secrets
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from html import unescape
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from deskhand import audit, tokens
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.oauth import clients, grants
+from deskhand.resident.doors import open_doors
+from deskhand.servers import SERVERS
+from deskhand.web import sessions
+from deskhand.web.site import site
+from tests.home import TOKEN, Home
+from tests.requirements import requirement
+from tests.transports import http_client
+from tests.web.person import Person, served, signed_in
+
+BACK = "https://claude.ai/api/mcp/auth_callback"
+AGENT = {"DESKHAND_AGENT": "helper", "DESKHAND_AGENTS_STORE": "database", "DESKHAND_AGENTS_ROOM": "desk"}
+PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+_FIELD = re.compile(r'<input type="(hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 2, 9, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass
+class Chat:
+    """A chat client: what it registered, and what it was given."""
+
+    http: httpx2.AsyncClient
+    id: str = ""
+    endpoint: str = "/mcp"
+    verifier: str = field(default_factory=lambda: secrets.token_urlsafe(48))
+
+    @property
+    def challenge(self) -> str:
+        return base64.urlsafe_b64encode(hashlib.sha256(self.verifier.encode()).digest()).decode().rstrip("=")
+
+    @property
+    def resource(self) -> str:
+        return str(self.http.base_url.join(self.endpoint))
+
+    async def register(self, name: str = "Claude", *redirects: str, **more: Any) -> httpx2.Response:
+        given = {"client_name": name, "redirect_uris": redirects or [BACK]} | more
+        answer = await self.http.post("/oauth/register", json=given)
+        if answer.status_code == 201:
+            self.id = answer.json()["client_id"]
+        return answer
+
+    def asks(self, **other: str | None) -> dict[str, str]:
+        """What it asks the person for; None leaves a parameter out."""
+        asked = {
+            "response_type": "code",
+            "client_id": self.id,
+            "redirect_uri": BACK,
+            "code_challenge": self.challenge,
+            "code_challenge_method": "S256",
+            "state": "st&te",
+            "scope": "mail:read notes:write",
+            "resource": self.resource,
+        }
+        return {name: value for name, value in (asked | other).items() if value is not None}
+
+    async def redeem(self, code: str, /, **other: str | None) -> httpx2.Response:
+        given: dict[str, str | None] = {
+            "grant_type": "authorization_code",
+            "client_id": self.id,
+            "code": code,
+            "code_verifier": self.verifier,
+            "redirect_uri": BACK,
+            "resource": self.resource,
+        }
+        return await self.post("/oauth/token", given | other)
+
+    async def renew(self, refresh: str, /, **other: str | None) -> httpx2.Response:
+        given: dict[str, str | None] = {"grant_type": "refresh_token", "client_id": self.id, "refresh_token": refresh}
+        return await self.post("/oauth/token", given | other)
+
+    async def post(self, path: str, given: dict[str, str | None]) -> httpx2.Response:
+        return await self.http.post(path, data={name: value for name, value in given.items() if value is not None})
+
+    async def enters(self, access: str, endpoint: str = "/mcp") -> int:
+        """What an endpoint says to this token: 401 and 403 keep it out."""
+        headers = {"Authorization": f"Bearer {access}", "Accept": "application/json, text/event-stream"}
+        return (await self.http.post(endpoint, json=PING, headers=headers)).status_code
+
+
+@dataclass(frozen=True)
+class Place:
+    desk: Desk
+    clock: Clock
+    person: Person
+    chat: Chat
+
+    async def allow(self, asked: dict[str, str], *without: str, answer: str = "allow") -> dict[str, str]:
+        """What the client hears when the person has answered on the page."""
+        page = await self.person.http.get("/oauth/authorize", params=asked)
+        assert page.status_code == 200, page.text
+        found = [(name, unescape(value)) for _, name, value in _FIELD.findall(page.text)]
+        fields = dict(found) | {"allow": [value for name, value in found if name == "allow" and value not in without]}
+        sent = await self.person.http.post("/oauth/authorize", data=fields | {"answer": answer})
+        assert sent.status_code == 303, sent.text
+        return heard(sent)
+
+    async def connect(self, *without: str, **other: str | None) -> dict[str, Any]:
+        """The tokens of a client that registered, was allowed, and redeemed its code."""
+        if not self.chat.id:
+            await self.chat.register()
+        code = (await self.allow(self.chat.asks(**other), *without))["code"]
+        answer = await self.chat.redeem(code, resource=other.get("resource", self.chat.resource))
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def recorded(self) -> list[tuple[str, str, str]]:
+        found = await self.desk.store.read(audit.entries)
+        return [(entry.action_type, entry.target, entry.result) for _, entry in reversed(found)]
+
+
+def heard(answer: httpx2.Response) -> dict[str, str]:
+    """What the client hears when the browser comes back to it."""
+    return {name: value for name, (value,) in parse_qs(urlsplit(answer.headers["location"]).query).items()}
+
+
+@asynccontextmanager
+async def opened(environment: dict[str, str]) -> AsyncIterator[Place]:
+    clock = Clock()
+    desk = Desk(load(environment | AGENT | {"DESKHAND_ADDRESS": "me@example.com"}).settings, clock)
+    doors = open_doors(desk)
+    async with (
+        doors.run(),
+        served(site(desk, beside=doors.routes)) as address,
+        signed_in(desk, address) as person,
+        httpx2.AsyncClient(base_url=address, timeout=60) as http,
+    ):
+        yield Place(desk, clock, person, Chat(http))
+    await desk.close_mailbox()
+    await desk.leave_tasks()
+    desk.close()
+
+
+@pytest.fixture
+async def place(home: Home) -> AsyncIterator[Place]:
+    async with opened(home.environment) as place:
+        yield place
+
+
+@requirement("oauth:metadata")
+async def test_whoever_is_turned_away_learns_where_a_token_is_had(place: Place) -> None:
+    http = place.chat.http
+    origin = str(http.base_url).rstrip("/")
+    for kind in SERVERS.values():
+        challenge = (await http.post(kind.path, json=PING)).headers["www-authenticate"]
+        (where,) = re.findall(r'resource_metadata="([^"]+)"', challenge)
+        about = (await http.get(where)).json()
+        assert where == f"{origin}/.well-known/oauth-protected-resource{kind.path}"
+        assert (about["resource"], about["authorization_servers"]) == (f"{origin}{kind.path}", [origin])
+        assert about["scopes_supported"] == list(kind.scopes)
+        assert f'scope="{" ".join(kind.scopes)}"' in challenge
+    root = (await http.get("/.well-known/oauth-protected-resource")).json()
+    server = (await http.get("/.well-known/oauth-authorization-server")).json()
+    assert root["resource"] == server["issuer"] == origin
+    assert server["code_challenge_methods_supported"] == ["S256"]
+    assert server["authorization_response_iss_parameter_supported"] is True
+    assert {server[f"{name}_endpoint"].removeprefix(origin) for name in ("authorization", "token", "registration")} == {
+        "/oauth/authorize",
+        "/oauth/token",
+        "/oauth/register",
+    }
+    assert (await http.get("/.well-known/oauth-protected-resource/approvals")).status_code == 404
+
+
+@requirement("oauth:consent")
+@requirement("oauth:tokens")
+async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(place: Place, home: Home) -> None:
+    chat = place.chat
+    given = await place.connect("notes:write")
+    assert (given["token_type"], given["expires_in"], given["scope"]) == ("Bearer", 900, "mail:read notes:read")
+    async with http_client(chat.resource, given["access_token"], "2026-07-28") as client:
+        names = {each.name for each in (await client.list_tools()).tools}
+    assert {"search_email", "read_note"} <= names
+    assert not {"send_email", "write_note", "create_task"} & names
+
+    listed = home.command("token", "list")
+    assert "Claude  -  mail:read,notes:read" in listed.stdout
+    assert "by OAuth for /mcp" in listed.stdout
+    page = (await place.person.http.get("/checkup")).text
+    assert "connected by OAuth to /mcp" in page
+
+    place.clock.now += grants.ACCESS_LIFE
+    assert await chat.enters(given["access_token"]) == 401
+    renewed = (await chat.renew(given["refresh_token"])).json()
+    assert (renewed["scope"], await chat.enters(renewed["access_token"])) == ("mail:read notes:read", 200)
+
+    assert home.command("token", "revoke", "Claude").returncode == 0
+    assert await chat.enters(renewed["access_token"]) == 401
+    gone = await chat.renew(renewed["refresh_token"])
+    assert (gone.status_code, gone.json()["error"]) == (400, "invalid_grant")
+    assert ("connect_client", "Claude", "success") in await place.recorded()
+
+
+@requirement("oauth:tokens")
+async def test_the_database_holds_no_secret_of_a_client(place: Place, home: Home) -> None:
+    await place.chat.register()
+    code = (await place.allow(place.chat.asks()))["code"]
+    given = (await place.chat.redeem(code)).json()
+    again = (await place.chat.renew(given["refresh_token"])).json()
+    with sqlite3.connect(home.path / "desk.db") as database:
+        dumped = "\n".join(database.iterdump())
+    database.close()
+    for secret in (code, *(each[name] for each in (given, again) for name in ("access_token", "refresh_token"))):
+        assert secret not in dumped
+
+
+@requirement("oauth:reuse")
+async def test_a_refresh_token_that_is_shown_twice_ends_its_family(place: Place) -> None:
+    first = await place.connect()
+    other = await place.connect()
+    second = (await place.chat.renew(first["refresh_token"])).json()
+    third = (await place.chat.renew(second["refresh_token"])).json()
+    assert await place.chat.enters(third["access_token"]) == 200
+
+    stolen = await place.chat.renew(first["refresh_token"])
+    assert (stolen.status_code, stolen.json()["error"]) == (400, "invalid_grant")
+    assert await place.chat.enters(third["access_token"]) == 401
+    assert (await place.chat.renew(third["refresh_token"])).json()["error"] == "invalid_grant"
+    assert await place.chat.enters(other["access_token"]) == 200
+    assert ("revoke_token", "Claude", "success") in await place.recorded()
+
+
+@requirement("oauth:codes")
+async def test_a_code_that_is_shown_twice_ends_what_it_gave(place: Place) -> None:
+    await place.chat.register()
+    code = (await place.allow(place.chat.asks()))["code"]
+    given = (await place.chat.redeem(code)).json()
+    assert await place.chat.enters(given["access_token"]) == 200
+    assert (await place.chat.redeem(code)).json()["error"] == "invalid_grant"
+    assert await place.chat.enters(given["access_token"]) == 401
+    assert (await place.chat.renew(given["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+@requirement("oauth:codes")
+async def test_what_does_not_fit_its_code_gets_no_tokens(place: Place) -> None:
+    await place.chat.register()
+    stranger = Chat(place.chat.http)
+    await stranger.register("Another")
+    code = (await place.allow(place.chat.asks()))["code"]
+    wrong: list[tuple[dict[str, str | None], str]] = [
+        ({"code_verifier": None}, "invalid_request"),
+        ({"code_verifier": secrets.token_urlsafe(48)}, "invalid_grant"),
+        ({"code_verifier": place.chat.challenge}, "invalid_grant"),
+        ({"code_verifier": "short"}, "invalid_grant"),
+        ({"redirect_uri": f"{BACK}/"}, "invalid_grant"),
+        ({"redirect_uri": "https://evil.example/"}, "invalid_grant"),
+        ({"client_id": stranger.id}, "invalid_grant"),
+        ({"client_id": "nobody"}, "invalid_client"),
+        ({"client_id": None}, "invalid_client"),
+        ({"resource": place.chat.resource.replace("/mcp", "/gmail/mcp")}, "invalid_target"),
+        ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+        ({"grant_type": "password"}, "unsupported_grant_type"),
+        ({"grant_type": None}, "unsupported_grant_type"),
+        ({"code": f"{code}x"}, "invalid_grant"),
+        ({"code": None}, "invalid_request"),
+    ]
+    for other, error in wrong:
+        refused = await place.chat.redeem(code, **other)
+        assert (refused.json()["error"], refused.status_code) == (error, 401 if error == "invalid_client" else 400), (
+            other
+        )
+        assert refused.headers["cache-control"] == "no-store"
+    assert (await place.chat.redeem(code)).status_code == 200
+    late = (await place.allow(place.chat.asks()))["code"]
+    place.clock.now += grants.CODE_LIFE
+    assert (await place.chat.redeem(late)).json()["error"] == "invalid_grant"
+
+
+@requirement("oauth:consent")
+async def test_what_the_client_asks_wrongly_is_told_to_it_and_to_nobody_else(place: Place) -> None:
+    await place.chat.register()
+    told: list[tuple[dict[str, str | None], str]] = [
+        ({"code_challenge": None}, "invalid_request"),
+        ({"code_challenge": "short"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": None}, "unsupported_response_type"),
+        ({"scope": "mail:read approve:write"}, "invalid_scope"),
+        ({"resource": "https://evil.example/mcp"}, "invalid_target"),
+        ({"resource": f"{place.chat.resource}/more"}, "invalid_target"),
+        ({"resource": place.chat.resource.replace("/mcp", ".evil.example/mcp")}, "invalid_target"),
+        ({"resource": place.chat.resource.replace("/mcp", "/approvals")}, "invalid_target"),
+    ]
+    issuer = str(place.chat.http.base_url).rstrip("/")
+    for other, error in told:
+        answer = await place.person.http.get("/oauth/authorize", params=place.chat.asks(**other))
+        assert answer.status_code == 303, other
+        assert answer.headers["location"].startswith(f"{BACK}?"), other
+        back = heard(answer)
+        assert (back["error"], back["state"], back["iss"]) == (error, "st&te", issuer), other
+        assert "code" not in back
+    kept: list[dict[str, str | None]] = [
+        {"client_id": "nobody"},
+        {"client_id": None},
+        {"redirect_uri": "https://evil.example/"},
+        {"redirect_uri": f"{BACK}?more=1"},
+        {"redirect_uri": f"{BACK}/"},
+        {"redirect_uri": BACK.upper()},
+        {"redirect_uri": "javascript:alert(1)"},
+    ]
+    for other in kept:
+        answer = await place.person.http.get("/oauth/authorize", params=place.chat.asks(**other))
+        assert (answer.status_code in (400, 401), "location" in answer.headers) == (True, False), other
+    twice = await place.person.http.get(f"/oauth/authorize?redirect_uri={BACK}", params=None)
+    assert twice.status_code in (400, 401)
+
+
+@requirement("oauth:consent")
+async def test_only_the_person_on_the_desks_own_page_connects_a_client(place: Place) -> None:
+    await place.chat.register("Claude\u202e<b>")
+    asked = place.chat.asks()
+    async with httpx2.AsyncClient(base_url=place.chat.http.base_url, timeout=60) as stranger:
+        for way in (None, TOKEN):
+            headers = {"Authorization": f"Bearer {way}"} if way else {}
+            page = await stranger.get("/oauth/authorize", params=asked, headers=headers)
+            assert (page.status_code, page.headers["location"]) == (303, "/enter")
+            sent = await stranger.post("/oauth/authorize", data=asked | {"answer": "allow"}, headers=headers)
+            assert sent.headers["location"] == "/enter"
+    no_token = await place.person.http.post("/oauth/authorize", data=asked | {"answer": "allow", "allow": "mail:read"})
+    assert no_token.status_code == 403
+    for foreign in ("https://claude.ai", "http://127.0.0.1:1", "null"):
+        page = await place.person.http.get("/oauth/authorize", params=asked)
+        fields = {name: unescape(value) for _, name, value in _FIELD.findall(page.text)} | {"answer": "allow"}
+        sent = await place.person.http.post("/oauth/authorize", data=fields, headers={"Origin": foreign})
+        assert sent.status_code == 403, foreign
+    policy = page.headers["content-security-policy"]
+    assert "form-action 'self' https://claude.ai;" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "default-src 'none'" in policy
+    assert "<b>" not in page.text.replace("<bdi>", "")
+    assert "\u202e" not in page.text
+    assert BACK in page.text
+
+    assert (await place.allow(asked, answer="deny"))["error"] == "access_denied"
+    assert (await place.allow(asked, answer=""))["error"] == "access_denied"
+    nothing = await place.person.sends("/oauth/authorize", asked | {"answer": "allow"})
+    more = await place.person.sends("/oauth/authorize", asked | {"answer": "allow", "allow": "tasks:write"})
+    assert (nothing.status_code, more.status_code) == (422, 422)
+    assert await place.desk.store.read(tokens.list_tokens) == []
+
+
+@requirement("oauth:audience")
+async def test_a_token_counts_at_its_own_endpoint_and_opens_no_page(place: Place) -> None:
+    place.chat.endpoint = "/gmail/mcp"
+    own = await place.connect(scope="mail:write")
+    opened = {kind.path: await place.chat.enters(own["access_token"], kind.path) for kind in SERVERS.values()}
+    assert {path for path, status in opened.items() if status not in (401, 403)} == {"/gmail/mcp"}
+    whole = await place.connect(resource=None, scope=None)
+    everywhere = [await place.chat.enters(whole["access_token"], kind.path) for kind in SERVERS.values()]
+    assert 401 not in everywhere
+    for access in (own["access_token"], whole["access_token"], own["refresh_token"]):
+        headers = {"Authorization": f"Bearer {access}"}
+        for path in ("/", "/checkup", "/mail", "/timeline"):
+            assert (await place.chat.http.get(path, headers=headers)).headers["location"] == "/enter"
+        assert (await place.chat.http.get("/api/tasks", headers=headers)).status_code == 401
+    assert await place.chat.enters(whole["refresh_token"]) == 401
+
+
+@requirement("oauth:tokens")
+async def test_a_client_renews_for_less_and_never_for_more(place: Place) -> None:
+    given = await place.connect(scope="mail:write notes:read")
+    more = await place.chat.renew(given["refresh_token"], scope="mail:write notes:write")
+    elsewhere = await place.chat.renew(
+        given["refresh_token"], resource=place.chat.resource.replace("/mcp", "/gmail/mcp")
+    )
+    assert (more.json()["error"], elsewhere.json()["error"]) == ("invalid_scope", "invalid_target")
+    less = (await place.chat.renew(given["refresh_token"], scope="mail:read")).json()
+    assert less["scope"] == "mail:read"
+    back = (await place.chat.renew(less["refresh_token"])).json()
+    assert back["scope"] == "mail:read mail:write notes:read"
+    place.clock.now += grants.REFRESH_LIFE
+    assert (await place.chat.renew(back["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+@requirement("oauth:revoke")
+async def test_a_client_gives_back_its_own_tokens_and_nobody_elses(place: Place) -> None:
+    given = await place.connect()
+    stranger = Chat(place.chat.http)
+    await stranger.register("Another")
+    for token in (given["access_token"], given["refresh_token"], "nothing"):
+        answer = await stranger.post("/oauth/revoke", {"client_id": stranger.id, "token": token})
+        assert answer.status_code == 200
+    assert await place.chat.enters(given["access_token"]) == 200
+    for name in ("refresh_token", "access_token"):
+        again = await place.connect()
+        await place.chat.post("/oauth/revoke", {"client_id": place.chat.id, "token": again[name]})
+        assert await place.chat.enters(again["access_token"]) == 401
+        assert (await place.chat.renew(again["refresh_token"])).json()["error"] == "invalid_grant"
+    made = await place.desk.store.write(tokens.create, "by hand", place.clock.now)
+    await place.chat.post("/oauth/revoke", {"client_id": place.chat.id, "token": made})
+    assert await place.chat.enters(made) == 200
+
+
+@requirement("oauth:registration")
+async def test_a_flood_of_registrations_is_refused_and_forgotten(place: Place) -> None:
+    await place.connect()
+    connected = place.chat.id
+    answers = [(await Chat(place.chat.http).register()).status_code for _ in range(clients.MOST_UNUSED)]
+    assert set(answers) == {201}
+    flooded = await Chat(place.chat.http).register()
+    assert (flooded.status_code, flooded.json()["error"]) == (429, "temporarily_unavailable")
+    assert int(flooded.headers["retry-after"]) > 0
+    place.clock.now += clients.UNUSED_LIFE
+    assert (await Chat(place.chat.http).register()).status_code == 201
+    kept = await place.desk.store.read(lambda tx: [row[0] for row in tx.all("SELECT id FROM oauth_clients")])
+    assert (len(kept), connected in kept) == (2, True)
+
+
+@requirement("oauth:registration")
+async def test_a_client_is_registered_only_with_addresses_that_are_safe(place: Place) -> None:
+    safe = [
+        "http://127.0.0.1:33418/",
+        "http://localhost/callback",
+        "http://[::1]:1/callback",
+        "https://vscode.dev/redirect?a=b",
+        "cursor://anysphere.cursor-retrieval/oauth/callback",
+        "com.example.app:/callback",
+    ]
+    for each in safe:
+        assert (await place.chat.register("x", each)).status_code == 201, each
+    unsafe: list[Any] = [
+        *(
+            "http://evil.example/",
+            "http://localhost.evil.example/",
+            "http://127.0.0.1.evil.example/",
+            "http://10.0.0.1/",
+        ),
+        *(
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "file:///etc/passwd",
+            "ftp://a.b/",
+            "ms-msdt:/id",
+            "//evil.example",
+        ),
+        *("https://claude.ai@evil.example/", "https://evil.example\\@claude.ai/", "https://a.b/#f", "https://a b/", ""),
+        *("https:///nowhere", "https://a.b:port/", "http://127.0.0.1@evil.example/", "https://a.b/\n", "https://[::2/"),
+        *(None, 7, {"a": 1}, "https://a.b/" + "x" * 3000),
+    ]
+    for each in unsafe:
+        refused = await place.chat.register("x", each)
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_redirect_uri"), each
+    for body in (b"", b"[]", b"{", b'{"redirect_uris": "https://a.b/"}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 30_000):
+        refused = await place.chat.http.post("/oauth/register", content=body)
+        assert refused.status_code == 400, body[:40]
+    for more in ({"grant_types": ["password"]}, {"response_types": ["token"]}, {"grant_types": "authorization_code"}):
+        assert (await place.chat.register(**more)).json()["error"] == "invalid_client_metadata"
+    public = await place.chat.register("\x00\u200b", token_endpoint_auth_method="client_secret_basic", scope="all")
+    assert (public.status_code, public.json()["token_endpoint_auth_method"]) == (201, "none")
+    assert "client_secret" not in public.json()
+
+
+@requirement("oauth:registration")
+async def test_a_program_on_this_machine_is_sent_back_to_whichever_port_it_has(place: Place) -> None:
+    await place.chat.register("Editor", "http://127.0.0.1/callback")
+    for address, works in {
+        "http://127.0.0.1:54321/callback": True,
+        "http://127.0.0.1/callback": True,
+        "http://127.0.0.1:54321/other": False,
+        "http://127.0.0.1:54321/callback?x=1": False,
+        "http://localhost:54321/callback": False,
+        "https://127.0.0.1:54321/callback": False,
+        "http://127.0.0.1:54321@evil.example/callback": False,
+        "http://127.0.0.1:54321/callback#x": False,
+    }.items():
+        page = await place.person.http.get("/oauth/authorize", params=place.chat.asks(redirect_uri=address))
+        assert (page.status_code == 200) == works, address
+
+
+@requirement("oauth:consent")
+async def test_whoever_must_sign_in_first_comes_to_the_client_that_asks(place: Place) -> None:
+    await place.chat.register()
+    asked = place.chat.asks()
+    async with httpx2.AsyncClient(base_url=place.chat.http.base_url, timeout=60) as browser:
+        from_elsewhere = await browser.get("/oauth/authorize", params=asked, headers={"Sec-Fetch-Site": "cross-site"})
+        assert 'http-equiv="refresh"' in from_elsewhere.text
+        (again,) = re.findall(r'url=([^"]+)"', from_elsewhere.text)
+        to_door = await browser.get(unescape(again))
+        assert to_door.headers["location"] == "/enter"
+        entered = await browser.get(f"/enter/{await place.desk.store.write(sessions.invite, place.clock.now)}")
+        assert entered.headers["location"] == unescape(again)
+        assert "Claude" in (await browser.get(entered.headers["location"])).text
+        browser.cookies.set(f"deskhand-{browser.base_url.port}-place", "//evil.example/")
+        entered = await browser.get(f"/enter/{await place.desk.store.write(sessions.invite, place.clock.now)}")
+        assert entered.headers["location"] == "/"
+
+
+@requirement("oauth:tokens")
+@requirement("oauth:reuse")
+async def test_families_on_each_database(url: str, tmp_path: Path) -> None:
+    (tmp_path / "vault").mkdir()
+    given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
+    async with opened(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_DATABASE_URL": url}) as place:
+        first = await place.connect()
+        second = (await place.chat.renew(first["refresh_token"])).json()
+        assert await place.chat.enters(second["access_token"]) == 200
+        together = await place.connect()
+        renewed = [await place.chat.renew(together["refresh_token"]) for _ in range(2)]
+        assert [each.status_code for each in renewed] == [200, 400]
+        assert await place.chat.enters(renewed[0].json()["access_token"]) == 401
+        names = [each.name for each in await place.desk.store.read(tokens.list_tokens)]
+        assert names == ["Claude"]
+        place.clock.now += grants.REFRESH_LIFE + timedelta(days=1)
+        async with signed_in(place.desk, str(place.chat.http.base_url)) as person:
+            later = Place(place.desk, place.clock, person, place.chat)
+            await later.connect()
+        assert len(await place.desk.store.read(tokens.list_tokens)) == 1
