@@ -23,6 +23,8 @@ REQUIREMENTS = {
     "guard:asker": "The result of a call is told to whoever asked for it, and to nobody else.",
     "guard:hostile": "A server that lies, dies, floods or is silent ends in a clear state, and all else goes on.",
     "guard:secrets": "A server gets the secrets that its entry names, and nothing else of the desk.",
+    "guard:command": "deskhand guard adds, shows, tests, reviews and removes; `mcp NAME` and the whole desk serve it.",
+    "guard:imported": "The servers of a client are taken over with their secrets, and given back as they were.",
     "guard:edited": "The person edits a call within the tool's schema, and their no reaches whoever asked.",
     "server:strict": "Unknown arguments and wrong types are refused with field, message, value and suggestion.",
     "server:null": "null for an argument that may be left out is the same as leaving it out.",

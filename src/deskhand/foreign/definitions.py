@@ -5,6 +5,7 @@ A server is taken as it is when it is first met; a tool that comes later is as c
 
 import json
 from collections.abc import Mapping
+from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,19 @@ def _file(home: Path, server: str) -> Path:
 
 def _written(seen: Definitions) -> bytes:
     return json.dumps(seen, indent=1, sort_keys=True, ensure_ascii=True).encode() + b"\n"
+
+
+def describe_changes(pinned: Definitions, seen: Definitions) -> list[str]:
+    """What is new, gone or otherwise, line by line."""
+    lines: list[str] = []
+    for name in find_changed(pinned, seen):
+        before = _lines(pinned.get(name))
+        after = _lines(seen.get(name))
+        lines += unified_diff(before, after, f"{name}, as you saw it", f"{name}, as it is now", lineterm="")
+    return lines
+
+
+def _lines(definition: dict[str, Any] | None) -> list[str]:
+    if definition is None:
+        return []
+    return json.dumps(definition, indent=2, sort_keys=True, ensure_ascii=True).splitlines()

@@ -146,6 +146,17 @@ class ServerEntry(_GuardTable):
     def rule_for(self, tool: str, arguments: Mapping[str, Any]) -> GuardRule:
         return next((rule for rule in self.rules if rule.fits(tool, arguments)), ASK)
 
+    def describe_rule(self, tool: str) -> str:
+        """Today's rule for a tool, in one line."""
+        said: list[str] = []
+        for rule in self.rules:
+            if not fnmatchcase(tool, rule.tool):
+                continue
+            if not rule.when:
+                return ", ".join([*said, f"else {rule.do}" if said else rule.do])
+            said.append(f"{rule.do} where {' and '.join(rule.when)} fits")
+        return ", ".join([*said, "else ask"]) if said else "ask"
+
 
 class _GuardFile(_GuardTable):
     servers: dict[Annotated[str, AfterValidator(check_name)], ServerEntry] = {}

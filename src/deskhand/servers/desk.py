@@ -5,14 +5,16 @@ It adds nothing to what the other servers can do but a way to follow what waits 
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import quote
 
 from anyio import to_thread
+from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.prompts import Prompt
-from mcp_types import ListResourcesResult, Resource
+from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
@@ -29,7 +31,7 @@ from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.email import email_tools
 from deskhand.servers.everyday import everyday_tools
-from deskhand.servers.foreign import asker
+from deskhand.servers.foreign import asker, call, list_prefixed, progress_of, wanted_servers
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import account_names, mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools
@@ -248,7 +250,28 @@ class _WholeDesk(DeskServer):
 
     async def list_tools(self) -> list[MCPTool]:
         """Without the schemas of answers: they are half of all characters, and an answer says itself what it is."""
-        return [each.model_copy(update={"output_schema": None}) for each in await super().list_tools()]
+        listed = [*await super().list_tools(), *await self._list_foreign()]
+        return [each.model_copy(update={"output_schema": None}) for each in listed]
+
+    async def _list_foreign(self) -> list[MCPTool]:
+        """The tools of the servers behind the gate that are wanted here; one that is not there lists none."""
+        with suppress(DeskError):
+            self.demand("guard", writes=False)
+            return await list_prefixed(self.desk, frozenset(self._desk_tools))
+        return []
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        server, _, tool_name = name.partition("_")
+        if name in self._desk_tools or server not in wanted_servers(self.desk):
+            return await super().call_tool(name, arguments, context)
+        try:
+            self.demand("guard", writes=True)
+            asked = CallToolRequestParams(name=tool_name, arguments=arguments)
+            return await call(self.desk, server, asked, progress_of(context.request_context if context else None))
+        except DeskError as error:
+            return self._refusal(error)
 
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """The notes by path, page after page, and last the newest mails of the inbox."""

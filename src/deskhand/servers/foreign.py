@@ -1,7 +1,9 @@
 """The door to another MCP server: everything passes but the calls of its tools, which the person's rules decide."""
 
+import asyncio
 import json
 import time
+from contextlib import suppress
 from typing import Any
 
 from mcp.server.subscriptions import InMemorySubscriptionBus
@@ -33,6 +35,8 @@ from deskhand.servers import callers
 from deskhand.servers.server import DeskServer, protocol_error
 
 ACTOR = "guard_mcp"
+SOON = 5.0
+"""Seconds in which a server has to be there to be listed on the whole desk."""
 OWN = "the person's own program"
 """Who asks on stdio, or with the desk's own token."""
 
@@ -136,6 +140,8 @@ def progress_of(ctx: Any) -> ProgressFnT:
     """How progress reaches whoever called, where they want to hear of it."""
 
     async def report(progress: float, total: float | None, message: str | None) -> None:
+        if ctx is None:
+            return
         await ctx.session.report_progress(progress, total, message)
 
     return report
@@ -147,6 +153,28 @@ async def list_open_tools(desk: Desk, name: str) -> list[MCPTool]:
     listed = await server.list_tools()
     closed = desk.foreign.closed_tools(server)
     return [each for each in listed if each.name not in closed]
+
+
+def wanted_servers(desk: Desk) -> list[str]:
+    """Those whose tools are on the whole-desk server too."""
+    with suppress(DeskError):
+        return [name for name, entry in desk.foreign.entries.items() if entry.on_desk]
+    return []
+
+
+async def list_prefixed(desk: Desk, taken: frozenset[str]) -> list[MCPTool]:
+    """The open tools of the wanted servers, each with its server's name before its own."""
+    found: list[MCPTool] = []
+    for name in wanted_servers(desk):
+        with suppress(DeskError, MCPError, TimeoutError):
+            async with asyncio.timeout(SOON):
+                found += [_prefix(name, each) for each in await list_open_tools(desk, name)]
+    return [each for each in found if each.name not in taken]
+
+
+def _prefix(name: str, listed: MCPTool) -> MCPTool:
+    said = f"[the server {name}] {listed.description or ''}".strip()
+    return listed.model_copy(update={"name": f"{name}_{listed.name}", "description": said})
 
 
 async def call(desk: Desk, name: str, params: CallToolRequestParams, progress: ProgressFnT) -> CallToolResult:
