@@ -105,7 +105,7 @@ async def test_one_server_has_all_hands(way: str, era: str, furnished: Home, des
 
     assert sorted(each.name for each in tools) == sorted(TOOLS)
     listed = json.dumps([each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in tools])
-    assert len(listed) < 30_000  # a client pays for each of them in every conversation
+    assert len(listed) < 31_000  # a client pays for each of them in every conversation
     assert all(None not in each.annotations.model_dump(exclude={"title"}).values() for each in tools)
     assert len(INSTRUCTIONS.encode()) < 2048
     assert (note["body"], text) == ("A word.\n", "---\nstatus: new\n---\nA word.\n")

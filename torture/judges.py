@@ -21,7 +21,7 @@ import uvicorn
 
 from deskhand.servers import SERVERS
 from tests.home import Home
-from tests.judges import joined_app, test_inspector, test_typescript_client
+from tests.judges import consent, joined_app, test_inspector, test_typescript_client
 from tests.judges.bridge import Bridge
 from tests.judges.conftest import judged_home
 from tests.judges.node import CONFORMANCE, node
@@ -111,11 +111,27 @@ def judge_servers(place: Path) -> None:
         desk.close()
 
 
+def judge_oauth(place: Path) -> None:
+    """Who connects by OAuth to the running desk."""
+    desk = start(place, judged_home(place).environment, "--port", "0")
+    try:
+        with consent.person_at(desk) as browser:
+            for era in ("legacy", "modern"):
+                home = place / era
+                home.mkdir()
+                works, said = consent.inspect(browser, desk, home, era)
+                report(f"Inspector {era} by OAuth", works=works, why=said)
+            works, said = consent.judge_server(browser, desk, place)
+            report("conformance of the authorization server", works=works, why=said)
+    finally:
+        desk.close()
+
+
 def main(argv: list[str]) -> int:
     if argv:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
-        for each, judge in {"fixtures": judge_fixtures, "servers": judge_servers}.items():
+        for each, judge in {"oauth": judge_oauth, "fixtures": judge_fixtures, "servers": judge_servers}.items():
             place = Path(folder) / each
             place.mkdir()
             judge(place)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
     from deskhand.gate.door import Door
+    from deskhand.gate.permitting import Permitting
     from deskhand.gate.proofs import Policy
     from deskhand.gate.waiting import Waiting
     from deskhand.mail import Mailbox, WatchedMailbox
@@ -271,7 +272,15 @@ class Desk:
     def gate(self) -> "Gate":
         from deskhand.gate import Gate
 
-        return Gate(self.settings, self.store, lambda: self.mailbox, self.door, self.now, servers=lambda: self.foreign)
+        return Gate(
+            self.settings,
+            self.store,
+            lambda: self.mailbox,
+            self.door,
+            self.now,
+            servers=lambda: self.foreign,
+            permitting=lambda: self.permitting,
+        )
 
     @cached_property
     def waiting(self) -> "Waiting":
@@ -286,7 +295,15 @@ class Desk:
         """The person's answers to what waits."""
         from deskhand.gate.answers import Answers
 
-        return Answers(self.settings, self.store, self.waiting, self.door, self.gate.act_at_once, self.now)
+        gate = self.gate
+        return Answers(self.settings, self.store, self.waiting, self.door, gate.act_at_once, self.now, self.permitting)
+
+    @cached_property
+    def permitting(self) -> "Permitting":
+        """What the person lets through without being asked each time."""
+        from deskhand.gate.permitting import Permitting
+
+        return Permitting(self.settings, self.store, self.waiting, self.policy, self.now)
 
     def secret(self, name: str) -> str:
         """A random secret in the desk's home, made at the first use; of several processes one makes it."""

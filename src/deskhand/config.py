@@ -473,6 +473,11 @@ class Settings(BaseModel):
         """From which a mail leaves that answers none and names no account."""
         return next((each for each in self.mail_accounts if each.default), self.mail_accounts[0])
 
+    @property
+    def own_addresses(self) -> frozenset[str]:
+        """All addresses that are known to be the person's own."""
+        return frozenset().union(*(account.addresses for account in self.mail_accounts))
+
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""
         if account == MAIN:

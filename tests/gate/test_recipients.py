@@ -234,6 +234,34 @@ async def test_whom_the_thread_does_not_name_is_said(site: Site, desk: Desk) -> 
     assert "The mail that it answers does not name eve@evil.example." in card.risk.reasons
 
 
+async def test_an_answer_to_all_waits_with_everybody_on_its_card(site: Site, desk: Desk, client: Client) -> None:
+    raw = letter(to="me@example.com, Bob <bob@example.org>", message_id="<1@x.example>")
+    mail = site.gmail.account.deliver(raw)
+    answer = {
+        "thread_id": mail.thread_id,
+        "message_id": mail.id,
+        "body": "Fine.",
+        "all": True,
+        "cc": ["cy@example.com"],
+    }
+    waits = await client.call_tool("reply_email", answer)
+    card = await only_card(desk)
+    await desk.answers.approve_now(card.id, card.digest, "person")
+    one = await client.call_tool("reply_email", answer | {"all": False, "cc": None})
+    done = await client.call_tool("reply_email", answer)
+
+    assert waits.is_error
+    assert one.is_error
+    assert "Reply sent successfully." in done.content[0].text
+    ((reached, copy),) = site.gmail.account.reached
+    assert reached == ("ann@example.org", "bob@example.org", "cy@example.com")
+    assert (read(copy)["to"], read(copy)["cc"]) == ("ann@example.org", "bob@example.org, cy@example.com")
+    assert read(copy)["in-reply-to"] == "<1@x.example>"
+    assert [reason for reason in card.risk.reasons if "does not name" in reason] == [
+        "The mail that it answers does not name cy@example.com."
+    ]
+
+
 async def test_the_servers_of_the_contract_know_one_recipient(site: Site) -> None:
     for name in ("email", "gmail"):
         async with site.client(name) as client:

@@ -4,6 +4,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import anyio
 import httpx2
@@ -40,9 +41,11 @@ class Person:
 
 
 @asynccontextmanager
-async def served(app: Starlette, proxies: Sequence[str] = ()) -> AsyncIterator[str]:
+async def served(app: Starlette, proxies: Sequence[str] = (), tls: Path | None = None) -> AsyncIterator[str]:
     """The address of `app` on a free port, for as long as the block lasts."""
-    server = uvicorn.Server(http_config(app, proxies, port=0, lifespan="on", timeout_graceful_shutdown=1))
+    server = uvicorn.Server(
+        http_config(app, proxies, port=0, lifespan="on", timeout_graceful_shutdown=1, ssl_certfile=tls)
+    )
     async with anyio.create_task_group() as group:
         group.start_soon(server.serve)
         while not server.started:

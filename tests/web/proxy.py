@@ -104,17 +104,17 @@ class Proxy:
 def made_proxy(folder: Path) -> Iterator[Proxy]:
     with ExitStack() as stack:
         tls, plain, stranger = (stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3))
-        yield Proxy(folder, tls, plain, stranger, _write_certificates(folder))
+        yield Proxy(folder, tls, plain, stranger, write_certificates(folder))
 
 
 def port_of(listener: socket.socket) -> int:
     return int(listener.getsockname()[1])
 
 
-def _write_certificates(folder: Path) -> str:
+def write_certificates(folder: Path) -> str:
     authority, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     issuer = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "an authority for tests")])
-    names = [x509.DNSName(NAME), x509.IPAddress(ip_address("127.0.0.1"))]
+    names = [x509.DNSName(NAME), x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))]
     root = _certificate(issuer, issuer, authority).add_extension(x509.BasicConstraints(True, None), True)
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
     server = _certificate(subject, issuer, key).add_extension(x509.SubjectAlternativeName(names), False)

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from html import unescape
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
 from deskhand import audit, tokens
 from deskhand.app import Desk
@@ -33,7 +34,7 @@ from tests.web.person import Person, served, signed_in
 BACK = "https://claude.ai/api/mcp/auth_callback"
 AGENT = {"DESKHAND_AGENT": "helper", "DESKHAND_AGENTS_STORE": "database", "DESKHAND_AGENTS_ROOM": "desk"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-_FIELD = re.compile(r'<input type="(hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
+FIELD = re.compile(r'<input type="(hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
 
 
 class Clock:
@@ -109,6 +110,7 @@ class Chat:
 @dataclass(frozen=True)
 class Place:
     desk: Desk
+    app: Starlette
     clock: Clock
     person: Person
     chat: Chat
@@ -117,7 +119,7 @@ class Place:
         """What the client hears when the person has answered on the page."""
         page = await self.person.http.get("/oauth/authorize", params=asked)
         assert page.status_code == 200, page.text
-        found = [(name, unescape(value)) for _, name, value in _FIELD.findall(page.text)]
+        found = [(name, unescape(value)) for _, name, value in FIELD.findall(page.text)]
         fields = dict(found) | {"allow": [value for name, value in found if name == "allow" and value not in without]}
         sent = await self.person.http.post("/oauth/authorize", data=fields | {"answer": answer})
         assert sent.status_code == 303, sent.text
@@ -147,13 +149,14 @@ async def opened(environment: dict[str, str]) -> AsyncIterator[Place]:
     clock = Clock()
     desk = Desk(load(environment | AGENT | {"DESKHAND_ADDRESS": "me@example.com"}).settings, clock)
     doors = open_doors(desk)
+    app = site(desk, beside=doors.routes)
     async with (
         doors.run(),
-        served(site(desk, beside=doors.routes)) as address,
+        served(app) as address,
         signed_in(desk, address) as person,
         httpx2.AsyncClient(base_url=address, timeout=60) as http,
     ):
-        yield Place(desk, clock, person, Chat(http))
+        yield Place(desk, app, clock, person, Chat(http))
     await desk.close_mailbox()
     await desk.leave_tasks()
     desk.close()
@@ -349,7 +352,7 @@ async def test_only_the_person_on_the_desks_own_page_connects_a_client(place: Pl
     assert no_token.status_code == 403
     for foreign in ("https://claude.ai", "http://127.0.0.1:1", "null"):
         page = await place.person.http.get("/oauth/authorize", params=asked)
-        fields = {name: unescape(value) for _, name, value in _FIELD.findall(page.text)} | {"answer": "allow"}
+        fields = {name: unescape(value) for _, name, value in FIELD.findall(page.text)} | {"answer": "allow"}
         sent = await place.person.http.post("/oauth/authorize", data=fields, headers={"Origin": foreign})
         assert sent.status_code == 403, foreign
     policy = page.headers["content-security-policy"]
@@ -531,6 +534,6 @@ async def test_families_on_each_database(url: str, tmp_path: Path) -> None:
         assert names == ["Claude"]
         place.clock.now += grants.REFRESH_LIFE + timedelta(days=1)
         async with signed_in(place.desk, str(place.chat.http.base_url)) as person:
-            later = Place(place.desk, place.clock, person, place.chat)
+            later = replace(place, person=person)
             await later.connect()
         assert len(await place.desk.store.read(tokens.list_tokens)) == 1

@@ -94,14 +94,14 @@ def _show(options: argparse.Namespace) -> None:
 
 def _approve(options: argparse.Namespace) -> None:
     _print(
-        _at_the_desk(lambda desk: desk.answers.approve_now(options.id, options.digest, "person", _claim(desk))), options
+        _at_the_desk(lambda desk: desk.answers.approve_now(options.id, options.digest, "person", claim(desk))), options
     )
 
 
 def _reject(options: argparse.Namespace) -> None:
     reason = options.reason
     _print(
-        _at_the_desk(lambda desk: desk.answers.reject(options.id, options.digest, reason, "person", _claim(desk))),
+        _at_the_desk(lambda desk: desk.answers.reject(options.id, options.digest, reason, "person", claim(desk))),
         options,
     )
 
@@ -109,7 +109,7 @@ def _reject(options: argparse.Namespace) -> None:
 def _respond(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
         digest = options.digest or (await desk.waiting.card(options.id)).digest
-        return await desk.answers.respond(options.id, digest, options.words, "person", _claim(desk))
+        return await desk.answers.respond(options.id, digest, options.words, "person", claim(desk))
 
     _print(_at_the_desk(work), options)
 
@@ -119,9 +119,9 @@ def _snooze(options: argparse.Namespace) -> None:
         from deskhand.cli.editing import moment
 
         if options.until == "now":
-            return await desk.answers.wake(options.id, "person", _claim(desk))
+            return await desk.answers.wake(options.id, "person", claim(desk))
         until = moment(options.until, desk.now(), desk.settings.timezone)
-        return await desk.answers.snooze(options.id, until, "person", _claim(desk))
+        return await desk.answers.snooze(options.id, until, "person", claim(desk))
 
     _print(_at_the_desk(work), options)
 
@@ -135,18 +135,18 @@ def _edit(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in ("to", "cc", "bcc", "subject")}
     if options.body_file is not None or any(each is not None for each in given.values()):
         letter = editing.apply_options(letter, given, options.body_file)
-        edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", _claim(desk)))
+        edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, letter, "person", claim(desk)))
     else:
         with editing.open_editor(letter) as written:
-            edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, written, "person", _claim(desk)))
+            edited = _at_the_desk(lambda desk: desk.answers.edit(options.id, digest, written, "person", claim(desk)))
     if options.approve or (sys.stdin.isatty() and editing.confirm_text(edited)):
-        edited = _at_the_desk(lambda desk: desk.answers.approve_now(options.id, edited.digest, "person", _claim(desk)))
+        edited = _at_the_desk(lambda desk: desk.answers.approve_now(options.id, edited.digest, "person", claim(desk)))
     elif not options.json:
         print(f"it waits for your yes: deskhand approve {edited.id} --digest {edited.digest}", file=sys.stderr)
     _print(edited, options)
 
 
-def _claim(desk: "Desk") -> "Claim":
+def claim(desk: "Desk") -> "Claim":
     """What proves that the person answers: that it is their terminal, or their password for this one answer."""
     from deskhand.gate.proofs import Typed
 

@@ -9,8 +9,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from deskhand import audit
+from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import later, ledger, results
@@ -26,6 +28,9 @@ from deskhand.gate.requests import REPEATED, Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Sent
 from deskhand.store import Store, Transaction
+
+if TYPE_CHECKING:
+    from deskhand.gate.permitting import Permitting
 
 __all__ = [
     "LEASE",
@@ -50,6 +55,7 @@ class Gate:
         now: Callable[[], datetime],
         lease: timedelta = LEASE,
         servers: Callable[[], Servers] = no_servers,
+        permitting: "Callable[[], Permitting] | None" = None,
     ) -> None:
         self._settings = settings
         self._store = store
@@ -60,6 +66,7 @@ class Gate:
         """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
         self._asking = Asking(store, door)
         self._delivery = Delivery(settings, store, mailbox, door, now, lease, servers)
+        self._permitting = permitting
 
     async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record."""
@@ -72,9 +79,7 @@ class Gate:
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
             request = await self._find_asked(action)
-            if request and request.state in ("approved", "sending", "unknown"):
-                return await self._delivery.deliver(request, call)
-            if request and (told := await self._report_earlier_send(request, call)):
+            if request and (told := await self._go_on_with(request, call)):
                 return told
             fresh = open_request(action, by, answered, call.started, request)
             written, used = await self._door.find_hand_written(action)
@@ -83,6 +88,8 @@ class Gate:
                 with suppress(Changed):  # another process was faster with this file
                     return await self._delivery.deliver_by_hand(yes, found, call)
             asked = await self._asking.ask(fresh, request, used)
+            if let := await self._let_through(fresh):
+                return await self._tell_permitted(let, asked, call)
         except DeskError as error:
             if not isinstance(error, NotFound) or await self._is_approved(proposal):
                 return await self._record(call, Failed(error))
@@ -93,7 +100,22 @@ class Gate:
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
         if isinstance(proposal, ToolCall):
             return proposal, None
-        return await complete(proposal, self._mailbox())
+        return await complete(proposal, self._mailbox(), self._settings.own_addresses)
+
+    async def _let_through(self, fresh: Request) -> Request | None:
+        """The request that was just made, where a permission says yes to it."""
+        if self._permitting is None:
+            return None
+        made = await self._store.read(ledger.find, fresh.id)
+        return made and await self._permitting().let_through(made)
+
+    async def _tell_permitted(self, request: Request, asked: NotApproved, call: GateCall) -> Outcome:
+        """It leaves by itself when it has rested, or now."""
+        if request.due is not None and request.due <= self._now():
+            return await self._delivery.deliver(await self.end_hold(request), call)
+        until = iso(request.due or self._now())
+        note = f"It leaves at {until} under a permission of the person, unless they stop it. Do not send it again."
+        return NotApproved("permitted", asked.request, note)
 
     async def _is_approved(self, proposal: Proposal) -> bool:
         """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""
@@ -198,6 +220,12 @@ class Gate:
         if found is None:
             return None
         return await self.refresh(found)
+
+    async def _go_on_with(self, request: Request, call: GateCall) -> Departure | None:
+        """What comes of a request that was answered already; None where it has to be asked, again or still."""
+        if request.state in ("approved", "sending", "unknown"):
+            return await self._delivery.deliver(request, call)
+        return await self._report_earlier_send(request, call)
 
     async def _report_earlier_send(self, request: Request, call: GateCall) -> Released | None:
         """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""

@@ -4,7 +4,7 @@ A Proposal is what a tool was told. The gate completes it to an Action: for a ma
 thread, as they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -26,6 +26,7 @@ from deskhand.gate.face import Face, NoMail
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import once_each, recipient, recipients
+from deskhand.mail.answering import address_all
 from deskhand.mail.changes import Doing
 
 MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
@@ -111,6 +112,9 @@ class ReplyEmail(BaseModel):
     thread_id: Name
     message_id: Name
     body: Body
+    all: bool = False
+    """To everybody whom the mail names, not to its sender alone."""
+    cc: Addresses = ""
     as_text: bool = False
 
 
@@ -141,6 +145,8 @@ class Mail(Face):
     """A mail exactly as it would leave."""
 
     counted = True
+    may_be_permitted = True
+    free = frozenset({"kind", "body", "reply_to_message_id", "in_reply_to", "references"})
     way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
     caution = (
         "A mail cannot be called back once it left.",
@@ -278,9 +284,9 @@ def read_action(text: str) -> Action:
 
 
 async def complete(
-    proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox
+    proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox, own: Collection[str] = ()
 ) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one."""
+    """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
             return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
@@ -293,7 +299,10 @@ async def complete(
             account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            lines = {"to": mime.reply_recipient(found, account)}
+            to, cc = mime.reply_recipient(found, account), ""
+            if proposal.all:
+                to, cc = address_all(found, {account, *own})
+            lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
     mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, as_text=as_text, **lines)

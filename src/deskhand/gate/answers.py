@@ -17,6 +17,8 @@ from deskhand.gate import passwords
 from deskhand.gate.actions import Action, demand_sendable
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.permissions import Permission, Terms
+from deskhand.gate.permitting import Permitting
 from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
 from deskhand.gate.record import GateCall
 from deskhand.gate.requests import ANSWERABLE, Proof, Request, file_name
@@ -61,7 +63,9 @@ class Answers:
         door: Door,
         go_on: Callable[[Request], Awaitable[object]],
         now: Callable[[], datetime],
+        permitting: Permitting,
     ) -> None:
+        self._permitting = permitting
         self._settings = settings
         self._store = store
         self._waiting = waiting
@@ -169,6 +173,17 @@ class Answers:
         if isinstance(undone, Conflict):
             raise _too_late(await self._waiting.find(request_id))
         return await self._waiting.card(request_id)
+
+    async def permit(self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page") -> Permission:
+        """From now on others like this one leave without a question, so often and until then."""
+        request = _demand_seen(await self._waiting.find(request_id), digest)
+        card = await self._waiting.card(request_id)
+        return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof))
+
+    async def permit_again(self, by: str, proof: Claim = "page") -> None:
+        """Permissions that were turned off count again."""
+        self._policy.demand(await self._prove(by, proof))
+        await self._permitting.turn(by, on=True)
 
     # Whose word it is.
 

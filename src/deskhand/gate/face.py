@@ -19,6 +19,10 @@ class Face(BaseModel):
     """What can be done about it afterwards."""
     caution: ClassVar[tuple[str, ...]]
     """What its risk has to be read with."""
+    may_be_permitted: ClassVar[bool] = False
+    """Whether the person may let others like it through, see `permissions`."""
+    free: ClassVar[frozenset[str]] = frozenset()
+    """Fields in which these may differ."""
 
     noun: ClassVar[str] = "mail"
     done: ClassVar[str] = "been sent"
@@ -41,6 +45,10 @@ class Face(BaseModel):
     def digested(self) -> dict[str, Any]:
         """Every field that the digest covers."""
         return self.model_dump(mode="json")
+
+    def named(self) -> dict[str, Any]:
+        """Every field but the free ones: what a permission names."""
+        return {name: value for name, value in self.digested().items() if name not in self.free}
 
 
 class NoMail(Face):

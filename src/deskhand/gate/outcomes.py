@@ -49,7 +49,7 @@ Departure = Released | DevMode | Limited | Failed
 class NotApproved:
     """Not yet answered, answered with no, and expired are different answers."""
 
-    why: Literal["waiting", "rejected", "expired", "changed", "not_found"]
+    why: Literal["waiting", "rejected", "expired", "changed", "not_found", "permitted"]
     request: str
     """Where the request lies in the vault."""
     note: str

@@ -13,13 +13,14 @@ from typing import Any, Literal
 from deskhand import audit, clock
 from deskhand.config import LeastProof
 from deskhand.errors import Denied
-from deskhand.gate import ledger
+from deskhand.gate import ledger, permissions
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.permissions import Permission
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Proof, Request, State
 from deskhand.store import Transaction
 
-Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone"]
+Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted"]
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
     "vault": ("vault", "hand-written", "page", "terminal", "password"),
     "page": ("page", "terminal", "password"),
@@ -75,8 +76,14 @@ class Policy:
         self.demand(proof)
         return Answer(word, by, proof, words, self)
 
+    def answer_under(self, permission: Permission) -> Answer:
+        """The yes that a permission gives; it rests like any other."""
+        return Answer("held", f"permission {permission.id}", "permission", None, self)
+
     def releases(self, tx: Transaction, request: Request) -> bool:
         """Whether a person's yes was to exactly what would be sent, and its proof counts."""
+        if request.proof == "permission":
+            return self._is_permitted(tx, request)
         if self.least == "passkey":
             return self._is_last_word(tx, request)
         marks = ", ".join("?" for _ in _COUNT[self.least])
@@ -94,6 +101,29 @@ class Policy:
         if row is None or row[0] not in ("held", "approved") or row[1] != request.action.digest:
             return False
         return hmac.compare_digest(str(row[3]), self.sign(request.id, *row[:3]))
+
+    def _is_permitted(self, tx: Transaction, request: Request) -> bool:
+        """Whether the permission under which it was let through still counts, and is the person's."""
+        sql = (
+            "SELECT word, digest, number, proof, evidence FROM answers WHERE request_id = ?"
+            " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
+        )
+        row = tx.one(sql, request.id)
+        used = permissions.find_used(tx, request.id)
+        if row is None or used is None or row[0] != "held" or row[3] != "permission":
+            return False
+        if row[1] != request.action.digest or used.names != request.action.named():
+            return False
+        evidence = self.sign(request.id, f"permission {used.id}", row[1], row[2])
+        return hmac.compare_digest(str(row[4]), evidence) and self.vouches(used)
+
+    def vouches(self, permission: Permission) -> bool:
+        """Whether a desk with this key has written it down as it is, and its proof counts here."""
+        genuine = hmac.compare_digest(permission.evidence, self.sign_terms(permission))
+        return genuine and self.counts(permission.proof)
+
+    def sign_terms(self, permission: Permission) -> str:
+        return hmac.digest(self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256").hex()
 
     def find_forged(self, tx: Transaction) -> str | None:
         """The first request with an answer by password that no desk with this key has written down."""
@@ -170,6 +200,8 @@ def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime
     evidence = None
     if answer.proof == "password":
         evidence = answer.policy.sign(request.id, answer.word, request.digest, number)
+    if answer.proof == "permission":
+        evidence = answer.policy.sign(request.id, answer.by, request.digest, number)
     tx.execute(
         "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, words, number, evidence)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -44,6 +44,10 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
             parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
+            if proposal.all:
+                parameters["all"] = True
+            if proposal.cc:
+                parameters["cc"] = audit.masked_line(proposal.cc)
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
             parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}

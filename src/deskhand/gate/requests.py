@@ -25,8 +25,9 @@ State = Literal[
     "waiting", "held", "approved", "sending", "sent", "unknown", "rejected", "expired", "withdrawn", "failed"
 ]
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
-Proof = Literal["vault", "page", "terminal", "hand-written", "password"]
-"""Why an answer counts as the person's: how it came in, or that the password was typed for this one."""
+Proof = Literal["vault", "page", "terminal", "hand-written", "password", "permission"]
+"""Why an answer counts as the person's: how it came in, that the password was typed for this one, or that a permission
+covers it."""
 Resting = Literal["dev_mode", "unconfirmed"]
 """Why nobody goes on with it by itself: DEV_MODE is on, or a file in Approved/ is no yes until it is confirmed."""
 

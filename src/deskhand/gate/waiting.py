@@ -73,6 +73,7 @@ class Card:
     until: datetime | None
     """When its hold or its snooze ends."""
     note: str | None
+    decided_by: str | None = None
 
     @property
     def everybody(self) -> tuple[Recipient, ...]:
@@ -241,6 +242,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         expires=request.expires,
         until=until,
         note=request.note,
+        decided_by=request.decided_by,
     )
 
 

@@ -61,6 +61,10 @@ class MailContent:
     attachments: tuple[Attachment, ...]
     list_mail: bool
     """A mailing list, a newsletter or a machine says that it sent this to many."""
+    list_post: str = ""
+    """The address that a mailing list takes mails at."""
+    followup_to: str = ""
+    """Whom an answer to all should go to, as its sender wishes (Mail-Followup-To)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,12 +113,14 @@ def recipients(line: str, field: str = "to") -> list[str]:
 def once_each(*lines: str) -> list[str]:
     """The same lines of bare addresses, in which nobody is named a second time."""
     seen: set[str] = set()
-    kept: list[str] = []
+    kept: list[list[str]] = []
     for line in lines:
-        fresh = {each.casefold(): each for each in filter(None, line.split(", ")) if each.casefold() not in seen}
-        seen |= fresh.keys()
-        kept.append(", ".join(fresh.values()))
-    return kept
+        kept.append([])
+        for each in filter(None, line.split(", ")):
+            if each.casefold() not in seen:
+                kept[-1].append(each)
+            seen.add(each.casefold())
+    return [", ".join(several) for several in kept]
 
 
 def recipient(given: str, field: str = "to") -> str:

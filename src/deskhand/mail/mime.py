@@ -14,7 +14,7 @@ from email import message_from_string, policy
 from email.utils import format_datetime
 from itertools import islice
 from typing import NamedTuple
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import quote, unquote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput, printable
@@ -46,6 +46,7 @@ _ADDRESS = re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++\.[\w.-]+")
 _RE = re.compile(r"\s*(?:re|aw|sv|antw)\s*(?:\[\d+\])?\s*:\s*", re.IGNORECASE)
 _DATA_KINDS = ("text/calendar", "text/vcard", "text/csv")
 _LIST_FIELDS = (b"list-id", b"list-unsubscribe")
+_MAILTO = re.compile(r"<mailto:([^<>?\s]{1,300})[?>]", re.IGNORECASE)
 _HTML = re.compile(r"\s*<(?:!doctype html|html)[\s>]", re.IGNORECASE)
 
 
@@ -165,7 +166,14 @@ def parse(raw: bytes) -> Parsed:
         warnings=tuple(dict.fromkeys(notes.warnings)),
         attachments=tuple(notes.attachments),
         list_mail=not top.fields.keys().isdisjoint(_LIST_FIELDS) or precedence in ("bulk", "list", "junk"),
+        list_post=_list_post(headers.text(top.first(b"list-post"))),
+        followup_to=_names(people(top.join(b"mail-followup-to", b", "))),
     )
+
+
+def _list_post(value: str) -> str:
+    found = _MAILTO.search(value)
+    return unquote(found[1]) if found else ""
 
 
 def _names(persons: Sequence[Person]) -> str:

@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 from deskhand.app import Desk
-from deskhand.gate.actions import MOST_RECIPIENTS, SendEmail
+from deskhand.gate.actions import MOST_RECIPIENTS, ReplyEmail, SendEmail
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.email import Answer, Body, describe_send
+from deskhand.servers.email import Answer, Body, describe_reply, describe_send
 from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
 
@@ -27,4 +27,19 @@ def sending_tools(desk: Desk) -> list[DeskTool]:
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
 
-    return [tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate")]
+    async def reply_email(
+        thread_id: Annotated[str, Field(description="from search_email")],
+        message_id: Annotated[str, Field(description="the mail that is answered")],
+        body: Body,
+        all: Annotated[bool, Field(description="to everybody whom that mail names")] = False,  # noqa: A002 - for the model
+        cc: Cc = None,
+    ) -> ToolResult[Answer]:
+        """Ask to reply in a thread. It leaves only after the person approved exactly this text and these recipients."""
+        answer = ReplyEmail(thread_id=thread_id, message_id=message_id, body=body, all=all, cc=cc or [], as_text=True)
+        outcome = await desk.gate.propose(answer, "email_mcp", client=client())
+        return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
+
+    return [
+        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
+        tool(reply_email, title="Reply to an email", annotations=SENDS, recorded_by="gate"),
+    ]

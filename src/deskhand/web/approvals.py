@@ -20,13 +20,14 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
-from deskhand.gate.proofs import Claim, Typed
+from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
-from deskhand.web import sessions, times
+from deskhand.web import permissions, times
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
+from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of
 from deskhand.web.visible import lines
@@ -120,7 +121,8 @@ async def _show(
     failure: DeskError | None = None,
     status: int = 200,
 ) -> Response:
-    beside = await _beside(desk_of(request), card) if card else {}
+    desk = desk_of(request)
+    beside = await _beside(desk, card) | {"permit": await permissions.offer(desk, card)} if card else {}
     said = _SAID.get(request.query_params.get("done", ""))
     waiting = listing["counts"].waiting
     title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
@@ -179,7 +181,7 @@ def _answer(
         desk = desk_of(request)
         card_id = request.path_params["id"]
         try:
-            await act(desk, (card_id, _digest(form)), form, _claim(request, form))
+            await act(desk, (card_id, _digest(form)), form, claim_in(request, form))
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure)
         return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
@@ -194,13 +196,6 @@ async def _show_refusal(request: Request, failure: DeskError) -> Response:
     status = 422 if isinstance(failure, InvalidInput) else 409
     listing = await _listing(request, snoozed=card.state == "snoozed")
     return await _show(request, card, listing, alone=True, failure=shown, status=status)
-
-
-def _claim(request: Request, form: FormData) -> Claim:
-    """What proves that the person answers: the session, or the password that was typed for this one answer."""
-    if password := _text(form, "password"):
-        return Typed(password, sessions.name_of(request.state.session))
-    return "page"
 
 
 async def _approve(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
@@ -268,7 +263,7 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
     to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
     letter = Letter(to, _text(form, "subject"), body, cc, bcc)
     try:
-        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, _claim(request, form))
+        await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
@@ -310,7 +305,7 @@ async def _approve_all(request: Request, form: FormData) -> Response:
     if not answers:
         return RedirectResponse("/", 303)
     try:
-        await desk.answers.approve_all(answers, PERSON, _claim(request, form))
+        await desk.answers.approve_all(answers, PERSON, claim_in(request, form))
     except Denied as failure:
         shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
         return await _show_batch(request, [name for name, _ in answers], shown, 409)

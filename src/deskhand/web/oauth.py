@@ -20,6 +20,7 @@ from deskhand import tokens
 from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
+from deskhand.oauth.documents import Documents, is_document
 from deskhand.oauth.grants import ACCESS_LIFE, Allowed, Ended, Issued
 from deskhand.servers import SERVERS, ServerKind
 from deskhand.servers.callers import METADATA
@@ -91,6 +92,7 @@ async def _describe_server(request: Request) -> Response:
             "revocation_endpoint_auth_methods_supported": ["none"],
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": True,
+            "client_id_metadata_document_supported": True,
         }
     )
 
@@ -203,6 +205,10 @@ async def _read_asked(request: Request, fields: Sequence[tuple[str, str]]) -> As
 
 
 async def _find_client(request: Request, client_id: str) -> OAuthClient | None:
+    """The client that registered, or that the document at the address says."""
+    if is_document(client_id):
+        reader: Documents = request.app.state.documents
+        return await reader.find(client_id)
     return await desk_of(request).store.read_one(clients.find, client_id)
 
 
@@ -361,9 +367,9 @@ async def _revoke(request: Request) -> Response:
 
 
 async def _demand_client(request: Request, given: Mapping[str, str]) -> str:
-    """The client that asks; one that was dropped shall register anew."""
+    """The client that asks; one that was dropped shall register anew. A document was read when the person was asked."""
     client_id = given.get("client_id", "")
-    if await _find_client(request, client_id) is None:
+    if not is_document(client_id) and await _find_client(request, client_id) is None:
         raise OAuthRefusal("invalid_client", "this desk does not know the client")
     return client_id
 

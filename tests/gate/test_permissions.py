@@ -1,0 +1,384 @@
+"""Standing permissions: what they cover leaves without a question, and nothing else does."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.errors import Denied, InvalidInput, NotFound
+from deskhand.gate import passwords, permissions
+from deskhand.gate.actions import ListedMail, Mail, UpdateEmails
+from deskhand.gate.permissions import Permission, Terms
+from deskhand.gate.proofs import Typed
+from deskhand.gate.recipients import Recipient
+from deskhand.gate.risk import Risk
+from deskhand.gate.waiting import Card, card_of
+from deskhand.orchestrator.loop import Orchestrator
+from deskhand.servers.email import email_server
+from deskhand.web.site import site as web_site
+from tests.gate.site import HELLO, Clock, said
+from tests.home import Home
+from tests.requirements import requirement
+from tests.web.person import served, signed_in
+
+pytestmark = pytest.mark.anyio
+
+PASSWORD = "a password for tests"
+RIGHT = Typed(PASSWORD, "here")
+
+
+class Permitted:
+    """A desk whose person has written to Ann, and an assistant at its Email server."""
+
+    def __init__(self, home: Home, desk: Desk, client: Client, clock: Clock) -> None:
+        self.home = home
+        self.desk = desk
+        self.client = client
+        self.clock = clock
+
+    async def ask(self, **mail: str) -> str:
+        return await said(self.client, "send_email", **HELLO | mail)
+
+    async def waiting(self) -> list[Card]:
+        return (await self.desk.waiting.cards())[0]
+
+    async def approve(self, **mail: str) -> Card:
+        """One mail that the person has approved and that has left."""
+        assert (await self.ask(**mail)).startswith("Rejected:")
+        (card,) = await self.waiting()
+        await self.desk.answers.approve(card.id, card.digest, "person", RIGHT)
+        await self.settle()
+        return await self.desk.waiting.card(card.id)
+
+    async def permit(self, card: Card, per_day: int = 3, days: int = 7) -> Permission:
+        terms = Terms(per_day, self.clock() + timedelta(days=days))
+        return await self.desk.answers.permit(card.id, card.digest, terms, "person", RIGHT)
+
+    async def settle(self) -> int:
+        """Let the hold end and everything leave that may; how many mails left so far."""
+        self.clock.pass_by(seconds=20)
+        orchestrator = Orchestrator(self.desk)
+        try:
+            await orchestrator.once()
+        finally:
+            await orchestrator.close()
+        return len(await self.desk.mailbox.search("in:sent", 200))
+
+
+@asynccontextmanager
+async def opened(home: Home, **variables: str) -> AsyncIterator[Permitted]:
+    clock = Clock()
+    wanted = {"DESKHAND_ADDRESS": "me@example.org", "DESKHAND_PROOF": "passkey"} | variables
+    desk = Desk(load(home.environment | wanted).settings, clock)
+    try:
+        await desk.store.write(passwords.keep, passwords.hash_password(PASSWORD))
+        async with Client(email_server(desk), mode="2026-07-28") as client:
+            yield Permitted(home, desk, client, clock)
+    finally:
+        await desk.close_mailbox()
+        desk.close()
+
+
+@requirement("permission:narrow")
+async def test_what_a_permission_covers_rests_and_leaves_without_a_question(home: Home) -> None:
+    async with opened(home) as place:
+        made = await place.permit(await place.approve())
+        told = await place.ask(body="Dear Ann,\n\nmake it eleven.\n")
+        assert "under a permission of the person" in told
+        (card,) = await place.waiting()
+        assert card.state == "held"
+        assert card.decided_by == f"permission {made.id}"
+        assert await place.settle() == 2
+        (standing,) = await place.desk.permitting.list_all()
+        assert [name for name, _ in standing.uses] == [card.id]
+        record = await place.desk.store.read(lambda tx: [text for (text,) in tx.all("SELECT entry FROM audit")])
+        assert sum(f"permission {made.id}" in text for text in record) == 3  # its yes, that it has rested, the mail
+
+
+@requirement("permission:narrow")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"to": "bob@example.org"},
+        {"subject": "Meeting  notes"},
+        {"body": "See https://example.net/ now.\n"},
+        {"body": "Send me your password.\n"},
+        {"body": "Dear Ann\u200b, at ten.\n"},
+        {"body": "<html><p>Dear Ann</p></html>"},
+    ],
+)
+async def test_what_differs_waits(home: Home, other: dict[str, str]) -> None:
+    async with opened(home) as place:
+        await place.permit(await place.approve())
+        assert "waits in" in await place.ask(**other)
+        assert [card.state for card in await place.waiting()] == ["waiting"]
+        assert await place.settle() == 1
+
+
+@requirement("permission:counted")
+async def test_so_many_a_day_and_no_more(home: Home) -> None:
+    async with opened(home) as place:
+        await place.permit(await place.approve(), per_day=2)
+        states: list[str] = []
+        for number in range(3):
+            await place.ask(body=f"number {number}\n")
+        states = sorted(card.state for card in await place.waiting())
+        assert states == ["held", "held", "waiting"]
+        place.clock.pass_by(days=-3)  # a clock that is set back brings no new day
+        assert "waits in" in await place.ask(body="yesterday\n")
+        place.clock.pass_by(days=4, hours=1)
+        assert "under a permission" in await place.ask(body="tomorrow\n")
+
+
+@requirement("permission:counted")
+async def test_its_end_stays_its_end_when_the_clock_goes_back(home: Home) -> None:
+    async with opened(home) as place:
+        made = await place.permit(await place.approve(), days=2)
+        place.clock.pass_by(days=2)
+        assert "waits in" in await place.ask(body="late\n")
+        place.clock.pass_by(days=-1)
+        assert "waits in" in await place.ask(body="later still\n")
+        found = await place.desk.permitting.find(made.id)
+        assert found.permission.closed_by == "its end"
+        assert not found.counts
+
+
+@requirement("permission:counted")
+async def test_two_processes_count_one_permission(home: Home) -> None:
+    async with opened(home) as one, opened(home) as other:
+        await one.permit(await one.approve(), per_day=1)
+        answers = await asyncio.gather(one.ask(body="one\n"), other.ask(body="other\n"))
+        assert sum("under a permission" in each for each in answers) == 1
+
+
+@requirement("permission:switch")
+async def test_one_switch_turns_all_off_at_once_and_only_the_person_turns_them_on(home: Home) -> None:
+    async with opened(home) as place:
+        await place.permit(await place.approve())
+        await place.ask(body="under way\n")
+        await place.desk.permitting.turn("person", on=False)
+        assert await place.settle() == 1  # what rests does not leave either
+        assert "waits in" in await place.ask(body="another\n")
+        with pytest.raises(Denied):
+            await place.desk.answers.permit_again("person", "terminal")
+        await place.desk.answers.permit_again("person", RIGHT)
+        assert "under a permission" in await place.ask(body="once more\n")
+
+
+@requirement("permission:switch")
+async def test_a_revoked_one_lets_nothing_through(home: Home) -> None:
+    async with opened(home) as place:
+        made = await place.permit(await place.approve())
+        await place.ask(body="under way\n")
+        await place.desk.permitting.revoke(made.id, "person")
+        await place.desk.permitting.revoke(made.id, "person")
+        assert await place.settle() == 1
+        assert "waits in" in await place.ask(body="another\n")
+        with pytest.raises(NotFound):
+            await place.desk.permitting.revoke("0000", "person")
+
+
+@requirement("permission:proof")
+async def test_it_takes_what_an_answer_takes(home: Home) -> None:
+    async with opened(home) as place:
+        card = await place.approve()
+        terms = Terms(1, place.clock() + timedelta(days=1))
+        for proof in ("page", "terminal", "permission", Typed("wrong", "here")):
+            with pytest.raises(Denied):
+                await place.desk.answers.permit(card.id, card.digest, terms, "person", proof)  # type: ignore[arg-type]
+        assert not await place.desk.permitting.list_all()
+
+
+@requirement("permission:proof")
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE permissions SET per_day = 50",
+        "UPDATE permissions SET ends = ends + 86400000",
+        "UPDATE permissions SET seen = '[\"x\"]'",
+        "UPDATE permissions SET evidence = '00'",
+        "UPDATE permissions SET proof = 'page'",
+    ],
+)
+async def test_one_that_was_changed_in_the_database_counts_no_more(home: Home, change: str) -> None:
+    async with opened(home) as place:
+        await place.permit(await place.approve())
+        await place.ask(body="under way\n")
+        await place.desk.store.write(lambda tx: tx.execute(change))
+        assert "waits in" in await place.ask(body="another\n")
+        assert await place.settle() == 1
+
+
+@requirement("permission:proof")
+async def test_a_row_that_says_it_was_permitted_sends_nothing(home: Home) -> None:
+    async with opened(home) as place:
+        await place.ask()
+        await place.desk.store.write(
+            lambda tx: tx.execute("UPDATE requests SET state = 'approved', proof = 'permission', due = 0")
+        )
+        assert await place.settle() == 0
+
+
+@requirement("permission:narrow")
+async def test_what_is_asked_each_time(home: Home) -> None:
+    async with opened(home) as place:
+        await place.ask()
+        (new,) = await place.waiting()
+        with pytest.raises(Denied, match="not written to everybody"):
+            await place.permit(new)
+        await place.desk.answers.reject(new.id, None, None, "person", RIGHT)
+        risky = await place.approve(subject="Look", body="a\u200bb\n")
+        with pytest.raises(Denied, match="high risk"):
+            await place.permit(risky)
+        card = await place.approve(subject="Fine")
+        for terms in (Terms(0, place.clock() + timedelta(days=1)), Terms(1, place.clock()), Terms(1, FAR)):
+            with pytest.raises(InvalidInput):
+                await place.desk.answers.permit(card.id, card.digest, terms, "person", RIGHT)
+
+
+@requirement("permission:narrow")
+async def test_what_the_person_answered_meanwhile_is_not_let_through(home: Home) -> None:
+    async with opened(home) as place:
+        card = await place.approve()
+        await place.ask(body="first\n")
+        (waiting,) = await place.waiting()
+        stale = await place.desk.waiting.find(waiting.id)
+        await place.permit(card)
+        await place.desk.answers.reject(waiting.id, None, None, "person", RIGHT)
+        assert await place.desk.permitting.let_through(stale) is None
+        (standing,) = await place.desk.permitting.list_all()
+        assert standing.uses == []
+
+
+@requirement("permission:narrow")
+async def test_a_change_of_mails_is_asked_each_time(home: Home) -> None:
+    async with opened(home) as place:
+        mails = tuple(ListedMail(id=str(at), sender="a@b.c", subject="x", unread=True) for at in range(2))
+        await place.desk.gate.propose(UpdateEmails(do="trash", mails=mails), "desk")
+        (card,) = await place.waiting()
+        request = await place.desk.waiting.find(card.id)
+        assert await place.desk.permitting.suggest(request, card) == []
+        terms = Terms(1, place.clock() + timedelta(days=1))
+        with pytest.raises(Denied, match="one by one"):
+            permissions.make(card, request.action, terms, "page", place.clock())
+
+
+@requirement("permission:proposed")
+async def test_five_equal_answers_bring_a_proposal(home: Home) -> None:
+    async with opened(home, DESKHAND_MAX_SENDS="50") as place:
+        first = await place.approve()
+        for number in range(4):
+            assert await suggested(place, first) == []
+            last = await place.approve(body=f"number {number}\n")
+        assert len(await suggested(place, last)) == 5
+        assert await suggested(place, await place.approve(subject="Another thing")) == []
+
+
+async def suggested(place: Permitted, card: Card) -> list[Card]:
+    return await place.desk.permitting.suggest(await place.desk.waiting.find(card.id), card)
+
+
+async def test_without_a_hold_it_leaves_at_once(home: Home) -> None:
+    async with opened(home, DESKHAND_HOLD_SECONDS="0") as place:
+        await place.permit(await place.approve())
+        assert (await place.ask(body="at once\n")).startswith("Email sent successfully")
+
+
+@requirement("permission:switch")
+async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
+    async with opened(home, DESKHAND_PROOF="page") as place:
+        card = await place.approve()
+        async with served(web_site(place.desk)) as address, signed_in(place.desk, address) as person:
+            assert "And from now on" in (await person.reads(f"/approvals/{card.id}")).text
+            path = f"/approvals/{card.id}/permit"
+            terms = {"digest": card.digest, "per_day": "2", "ends": f"{place.clock() + timedelta(days=9):%Y-%m-%d}"}
+            for wrong in ({"per_day": "0"}, {"per_day": "x"}, {"ends": "soon"}, {"ends": "1999-01-01"}, {"digest": ""}):
+                assert (await person.sends(path, terms | wrong)).status_code in (409, 422)
+            assert (await person.sends(path, terms)).headers["location"] == "/permissions?done=made"
+            (standing,) = await place.desk.permitting.list_all()
+            await place.ask(body="under it\n")
+            (held,) = await place.waiting()
+            assert "your permission" in (await person.reads(f"/approvals/{held.id}")).text
+            text = (await person.reads("/permissions")).text
+            assert "at most 2 a day" in text
+            assert held.id in text
+            await person.sends("/permissions/off", at="/permissions")
+            assert "turned off" in (await person.reads("/permissions")).text
+            await person.sends("/permissions/on", at="/permissions")
+            await person.sends("/permissions/revoke", {"permission": standing.permission.id}, at="/permissions")
+            assert "ended" in (await person.reads("/permissions")).text
+
+
+@requirement("permission:switch")
+async def test_the_terminal_lists_and_ends_them(home: Home) -> None:
+    async with opened(home, DESKHAND_PROOF="page") as place:
+        made = await place.permit(await place.approve())
+    (listed,) = home.command("permit", "list", "--json", DESKHAND_PROOF="page").stdout.splitlines()
+    assert json.loads(listed)["id"] == made.id
+    assert "counts" in home.command("permit", "show", made.id, DESKHAND_PROOF="page").stdout
+    assert "everything waits" in home.command("permit", "off").stdout
+    assert "turned off" in home.command("permit", "list").stdout
+    assert home.command("permit", "on", DESKHAND_PROOF="page").returncode == 0
+    assert home.command("permit", "revoke", made.id).returncode == 0
+    assert home.command("permit", "revoke", "none").returncode == 4
+
+
+FAR = datetime.max.replace(tzinfo=Clock()().tzinfo)
+MAIL = Mail(
+    kind="reply_email", account="me@example.org", to="ann@example.org", subject="Re: x", body="b", thread_id="t"
+)
+FIELDS = {
+    "account": st.sampled_from(["me@example.org", "other@example.org"]),
+    "to": st.sampled_from(["ann@example.org", "an@example.org", "Ann@example.org"]),
+    "cc": st.sampled_from(["", "bob@example.org"]),
+    "bcc": st.sampled_from(["", "bob@example.org"]),
+    "subject": st.sampled_from(["Re: x", "Re:  x", "re: x", ""]),
+    "thread_id": st.sampled_from(["t", "T", "t2", None]),
+    "as_text": st.booleans(),
+    "body": st.text(min_size=1),
+    "references": st.lists(st.text(), max_size=2).map(tuple),
+}
+
+
+@requirement("permission:narrow")
+@given(st.fixed_dictionaries(FIELDS))
+def test_a_permission_never_covers_what_differs_in_a_field_that_it_names(fields: dict[str, object]) -> None:
+    other = MAIL.model_copy(update=fields)
+    made = permissions.make(CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created)
+    differs = any(getattr(other, name) != getattr(MAIL, name) for name in FIELDS if name not in Mail.free)
+    assert made.covers(other, CARD) is not differs
+
+
+def _card() -> Card:
+    from deskhand.gate.asking import open_request
+
+    request = open_request(MAIL, "email_mcp", None, Clock()())
+    return card_of(request, ((Recipient(MAIL.to, True, "known"),), (), ()), Risk("low", ()), Clock()())
+
+
+CARD = _card()
+
+
+@requirement("permission:narrow")
+@pytest.mark.parametrize(
+    "card",
+    [
+        replace(CARD, risk=Risk("high", ())),
+        replace(CARD, risk=Risk("medium", ("Links lead to: example.net.",))),
+        replace(CARD, to=(Recipient(MAIL.to, False, "new"),)),
+        replace(CARD, bcc=(Recipient("eve@example.net", False, "new"),)),
+    ],
+)
+def test_what_is_odd_and_was_not_seen_is_not_covered(card: Card) -> None:
+    made = permissions.make(CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created)
+    assert made.covers(MAIL, CARD)
+    assert not made.covers(MAIL, card)

@@ -1,0 +1,35 @@
+"""Whom an answer to all goes to, on sixty mails as they come."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from deskhand.errors import InvalidInput
+from deskhand.mail import FullMessage, mime
+from deskhand.mail.answering import address_all
+from tests.mail.threads import NOBODY, OWN, THREADS
+from tests.requirements import requirement
+
+pytestmark = requirement("mail:reply-all")
+
+
+def received(fields: str) -> FullMessage:
+    parsed = mime.parse(f"{fields}\n\nHello".encode())
+    return parsed.full(parsed.summary("1", "1", datetime(2026, 11, 1, tzinfo=UTC), "", ()))
+
+
+@pytest.mark.parametrize("name", THREADS)
+def test_an_answer_to_all_goes_to_whom_a_person_would_send_it(name: str) -> None:
+    fields, to, cc = THREADS[name]
+
+    assert address_all(received(fields), OWN) == (to, cc)
+
+
+@pytest.mark.parametrize("name", NOBODY)
+def test_where_there_is_nobody_to_answer_it_is_said(name: str) -> None:
+    with pytest.raises(InvalidInput, match="nobody whom one could answer"):
+        address_all(received(NOBODY[name]), OWN)
+
+
+def test_the_table_is_long_enough() -> None:
+    assert len(THREADS) >= 60
