@@ -27,7 +27,16 @@ from tests.transports import ERAS, TRANSPORTS, connected
 pytestmark = pytest.mark.anyio
 
 TOOLS = {
-    *("search_email", "get_email", "move_email", "add_label", "draft_email", "send_email", "reply_email"),
+    *(
+        "search_email",
+        "get_email",
+        "move_email",
+        "add_label",
+        "draft_email",
+        "send_email",
+        "reply_email",
+        "forward_email",
+    ),
     *("get_thread", "update_emails", "get_attachment", "save_attachment"),
     *("list_pending", "propose_decision", "pending_actions", "get_action"),
     *("read_note", "write_note", "list_notes", "move_note", "search_notes", "append_note", "edit_note"),
@@ -105,7 +114,7 @@ async def test_one_server_has_all_hands(way: str, era: str, furnished: Home, des
 
     assert sorted(each.name for each in tools) == sorted(TOOLS)
     listed = json.dumps([each.model_dump(mode="json", by_alias=True, exclude_none=True) for each in tools])
-    assert len(listed) < 31_000  # a client pays for each of them in every conversation
+    assert len(listed) < 33_000  # a client pays for each of them in every conversation
     assert all(None not in each.annotations.model_dump(exclude={"title"}).values() for each in tools)
     assert len(INSTRUCTIONS.encode()) < 2048
     assert (note["body"], text) == ("A word.\n", "---\nstatus: new\n---\nA word.\n")

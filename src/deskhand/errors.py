@@ -29,6 +29,7 @@ Raise deep, translate once at the door: `mcp_error` is the wire form of the Gmai
 `error_response` that of the tasks contract, `http_status` that of REST and the page, `exit_code` the command line's.
 """
 
+import errno
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
@@ -264,3 +265,10 @@ def describe(error: DeskError) -> str:
     if "reference" in error.details:
         lines.append(f"  reference: {error.details['reference']}")
     return "\n".join(lines)
+
+
+def advice_on(refusal: OSError, otherwise: str) -> str:
+    """What helps against this refusal of the machine."""
+    if refusal.errno == errno.ELOOP:
+        return "take the link away that is on the way, or give the path that it leads to"
+    return otherwise

@@ -7,6 +7,7 @@ from time import process_time
 import pytest
 
 from deskhand.gate.actions import Mail
+from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.rate import Allow, Limits, Wait, judge
 from deskhand.gate.risk import LONG, Facts, assess, assess_text, linked_hosts
 from tests.requirements import requirement
@@ -75,6 +76,7 @@ def test_every_field_is_in_the_digest() -> None:
         "in_reply_to": "<1@x>",
         "references": ("<1@x>",),
         "as_text": True,
+        "attachments": (Enclosure(name="a", content_type="a/b", size=1, sha256="0"),),
     }
     digests = {Mail.model_validate(action.model_dump() | {name: value}).digest for name, value in changes.items()}
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from email.message import EmailMessage
 
 from deskhand.mail import Outgoing, mime
+from deskhand.mail.mime import AttachedFile
 
 DATE = datetime(2026, 2, 10, 9, 30, tzinfo=UTC)
 
@@ -45,6 +46,7 @@ def outgoing(
     body: str = "I am fine.\n",
     action_id: str = "act-1",
     in_reply_to: str | None = None,
+    files: Sequence[AttachedFile] = (),
     thread_id: str | None = None,
 ) -> Outgoing:
     """A mail as the gate hands it over."""
@@ -60,5 +62,6 @@ def outgoing(
         action_id=action_id,
         in_reply_to=in_reply_to,
         references=[in_reply_to] if in_reply_to else [],
+        files=files,
     )
     return Outgoing(raw, (to, *cc, *bcc), message_id, action_id, thread_id, tuple(bcc))

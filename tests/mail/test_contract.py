@@ -8,7 +8,7 @@ import pytest
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent
 from deskhand.mail.changes import Deed, Doing, read_change
-from deskhand.mail.mime import find_attachment
+from deskhand.mail.mime import AttachedFile, find_attachment, read_attachments
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing, unwritten
 from tests.requirements import requirement
@@ -220,6 +220,28 @@ async def test_everybody_gets_the_mail_and_nobody_reads_of_a_blind_copy(world: W
     assert b"blind" not in mail.raw
     assert b"bcc" not in mail.raw.lower()
     assert (await only(world, "in:inbox")).subject == "Hello"
+
+
+FILES = [
+    AttachedFile("Übersicht 1/2.pdf".replace("/", "-"), "application/pdf", bytes(range(256)) * 300),
+    AttachedFile("empty.txt", "text/plain", b""),
+    AttachedFile("lines.csv", "text/csv", b"a\r\nb\n.\n..\nFrom x\r"),
+    AttachedFile("Mail.eml", "message/rfc822", b"Subject: inner\r\n\r\n.dot\r\n"),
+]
+
+
+@requirement("gate:attachments")
+async def test_files_arrive_with_the_same_bytes(world: World) -> None:
+    mail = outgoing(to=ME, files=FILES)
+
+    sent = await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
+
+    arrived = await only(world, "in:inbox")
+    for copy in (await world.mailbox.read_raw(arrived.id), await world.mailbox.read_raw(sent.message_id)):
+        assert [each.content.rstrip(b"\r\n") for each in read_attachments(copy)] == [
+            each.content.rstrip(b"\r\n") for each in FILES
+        ]
+        assert [each[:2] for each in read_attachments(copy)] == [each[:2] for each in FILES]
 
 
 EVERY_DAY = requirement("mail:every-day")

@@ -238,6 +238,32 @@ async def test_an_ordinary_folder_with_a_similar_name_stays_open(notes: Client, 
     assert not (await notes.call_tool("write_note", {"path": path, "frontmatter": {}, "body": ""})).is_error
 
 
+@requirement("notes:paths")
+async def test_the_page_on_which_the_desk_says_how_it_stands_is_no_tools(notes: Client, home: Home) -> None:
+    page = home.vault / "Dashboard.md"
+    page.write_text("Two drafts wait.\n")
+    (home.vault / "mine.md").write_text("Nothing waits.\n")
+    attempts: list[tuple[str, dict[str, Any]]] = [
+        ("append_note", {"path": "Dashboard.md", "text": "Nothing waits."}),
+        ("edit_note", {"path": "Dashboard.md", "edits": [{"do": "insert", "key": "a", "value": 1}]}),
+        ("move_note", {"source": "Dashboard.md", "destination": "old.md"}),
+    ]
+    spellings = ["Dashboard.md", "dashboard.MD", "D\u0430shboard.md", "Dash\u200bboard.md", "Dashboard.md/x.md"]
+    for path in spellings:
+        attempts.append(("write_note", {"path": path, "frontmatter": {}, "body": "Nothing waits."}))
+        attempts.append(("move_note", {"source": "mine.md", "destination": path}))
+        attempts.append(("create_from_template", {"template": "mine.md", "path": path, "values": {}}))
+
+    answers = [await notes.call_tool(name, arguments) for name, arguments in attempts]
+
+    assert ["protected" in answer.content[0].text for answer in answers] == [True] * len(attempts)
+    assert sorted(entry.name for entry in home.vault.iterdir()) == ["Dashboard.md", "mine.md"]
+    assert page.read_text() == "Two drafts wait.\n"
+    assert (await notes.call_tool("read_note", {"path": "Dashboard.md"})).structured_content["body"] == page.read_text()
+    elsewhere = {"path": "Projects/Dashboard.md", "frontmatter": {}, "body": ""}
+    assert not (await notes.call_tool("write_note", elsewhere)).is_error
+
+
 async def test_protected_folders_can_be_read(notes: Client, trapped: Path) -> None:
     assert (await notes.call_tool("read_note", {"path": "Approved/there.md"})).structured_content[
         "body"

@@ -1,15 +1,18 @@
 """The vault's own folder: whose links on the way to it count."""
 
+import json
 import os
 from functools import partial
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Unavailable
 from deskhand.notes.root import open_folder
+from deskhand.servers.obsidian import obsidian_server
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -56,7 +59,7 @@ def test_a_link_of_somebody_else_leads_nowhere(tmp_path: Path, way: str) -> None
 
 @requirement("notes:root")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a link that is somebody else's")
-def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(home: Home, tmp_path: Path) -> None:
+async def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(home: Home, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "note.md").write_text("a secret")
@@ -73,6 +76,12 @@ def test_a_vault_that_was_replaced_by_a_link_is_neither_read_nor_written(home: H
         ):
             with pytest.raises((OSError, Unavailable)):
                 work()
+        async with Client(obsidian_server(desk), mode="2026-07-28") as client:
+            refused = await client.call_tool("read_note", {"path": "note.md"})
     finally:
         desk.close()
+    told = json.loads(refused.content[0].text)["details"]
+    said = home.command("notes", "append", "note.md", "more").stderr
     assert [file.name for file in secret.iterdir()] == ["note.md"]
+    assert (told["reason"], "take the link away" in told["hint"], "room" in told["hint"]) == ("link", True, False)
+    assert ("take the link away" in said, "room" in said) == (True, False)

@@ -8,13 +8,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from mcp import Client, StdioServerParameters
 
 from deskhand import __version__, pipe
+from deskhand.resident import joining
 from deskhand.servers import SERVERS
 from tests.requirements import requirement
 from tests.resident.test_up import Running, start
@@ -278,6 +279,28 @@ def test_pipes_that_are_killed_leave_nothing_behind(desk: Running, environment: 
         if len(list(files.iterdir())) <= before:
             break
     assert len(list(files.iterdir())) <= before
+
+
+@requirement("joining:private")
+@pytest.mark.parametrize("greets", [False, True], ids=["silent", "joined"])
+async def test_a_crowd_that_asks_nothing_keeps_nobody_out(
+    desk: Running, environment: dict[str, str], tmp_path: Path, greets: bool
+) -> None:
+    place = pipe.reachable(str(Path(environment["DESKHAND_HOME"]) / pipe.SOCKET))
+    async with Client(server(environment, tmp_path, "obsidian")) as early:
+        before = await early.list_tools()
+        with ExitStack() as crowd:
+            for _ in range(joining.MOST + 2):
+                one = crowd.enter_context(socket.socket(socket.AF_UNIX))
+                one.connect(place)
+                one.settimeout(60)
+                assert one.recv(9) == b"deskhand\0"
+                if greets:
+                    one.sendall(pipe.pack("obsidian", "", str(tmp_path)))
+            assert run_pipe(environment, tmp_path, "obsidian").stderr == JOINED
+            async with Client(server(environment, tmp_path, "obsidian")) as late:
+                assert await late.list_tools() == before
+            assert await early.list_tools() == before
 
 
 @requirement("joining:ends")

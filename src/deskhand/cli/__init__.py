@@ -30,7 +30,7 @@ from deskhand.cli import (
     tokens,
 )
 from deskhand.cli.command import plain
-from deskhand.errors import DeskError, Internal, Unavailable, describe, mcp_error
+from deskhand.errors import DeskError, Internal, Unavailable, advice_on, describe, mcp_error
 
 EXIT_CODES = """\
 exit codes:
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         why = f"the machine refused: {error.strerror or error}"
         if error.filename:
             why = f"the machine refused: {error.filename}: {error.strerror or error}"
-        hint = "is there such a folder, may you write there, is there room?"
+        hint = advice_on(error, "is there such a folder, may you write there, is there room?")
         return _report(Unavailable(why, hint=hint), options)
     except Exception as error:  # noqa: BLE001 - the seam of this door
         return _report(_mask(error), options)

@@ -187,6 +187,7 @@ def _fields(card: "Card") -> dict[str, Any]:
             "bcc": [each.address for each in card.bcc],
             "subject": card.subject,
             "body": card.body,
+            "attachments": [each.model_dump() for each in card.attachments],
             "answers": card.answers,
         },
         "known": all(each.known for each in card.everybody),

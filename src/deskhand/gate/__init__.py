@@ -5,7 +5,7 @@ word, `delivery` the danger. The ledger decides; the vault is a door.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import later, ledger, results
+from deskhand.gate import enclosures, later, ledger, results
 from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
@@ -67,6 +67,12 @@ class Gate:
         self._asking = Asking(store, door)
         self._delivery = Delivery(settings, store, mailbox, door, now, lease, servers)
         self._permitting = permitting
+
+    async def keep(self, contents: Sequence[bytes]) -> None:
+        """Keep the bytes of attachments, before anybody is asked about them."""
+        now = self._now()
+        await self._store.write(enclosures.sweep, now - timedelta(days=1))
+        await self._store.write(enclosures.keep, contents, now)
 
     async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
         """Ask for something to leave the desk. What is returned is on the record."""

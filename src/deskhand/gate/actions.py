@@ -22,14 +22,16 @@ from pydantic import (
 )
 
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
+from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import once_each, recipient, recipients
 from deskhand.mail.answering import address_all
 from deskhand.mail.changes import Doing
+from deskhand.mail.mime import AttachedFile
 
-MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply"}
+MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply", "forward_email": "email_forward"}
 """What a mail is called in its request's file, and in one that the person writes by hand to release it."""
 SUBJECT_LIMIT = 998
 BODY_LIMIT = 2_000_000
@@ -94,12 +96,13 @@ Text = Annotated[str, AfterValidator(_text)]
 class SendEmail(BaseModel):
     model_config = ConfigDict(frozen=True)
 
-    kind: Literal["send_email"] = "send_email"
+    kind: Literal["send_email", "forward_email"] = "send_email"
     to: Addresses
     cc: Addresses = ""
     bcc: Addresses = ""
     subject: Subject
     body: Body
+    attachments: tuple[Enclosure, ...] = ()
     reply_to_message_id: str | None = None
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
@@ -115,6 +118,7 @@ class ReplyEmail(BaseModel):
     all: bool = False
     """To everybody whom the mail names, not to its sender alone."""
     cc: Addresses = ""
+    attachments: tuple[Enclosure, ...] = ()
     as_text: bool = False
 
 
@@ -153,7 +157,7 @@ class Mail(Face):
         "This is by the text and the address alone; the page and `deskhand show` also know whom you have written to.",
     )
 
-    kind: Literal["send_email", "reply_email"]
+    kind: Literal["send_email", "reply_email", "forward_email"]
     account: str
     to: AddressLine
     cc: AddressLine = Field("", exclude_if=not_)
@@ -166,6 +170,7 @@ class Mail(Face):
     references: tuple[str, ...] = ()
     as_text: bool = False
     """A body that is written as a whole HTML page leaves as plain text all the same."""
+    attachments: tuple[Enclosure, ...] = Field((), exclude_if=not_)
 
     def digested(self) -> dict[str, Any]:
         fields = super().digested()
@@ -196,7 +201,7 @@ class Mail(Face):
 
     @property
     def question(self) -> str:
-        verb = "Reply to" if self.kind == "reply_email" else "Send to"
+        verb = {"send_email": "Send to", "reply_email": "Reply to", "forward_email": "Forward to"}[self.kind]
         first, *others = self.everybody
         more = f" and {len(others)} more" if others else ""
         return f"{verb} {first}{more}"
@@ -305,7 +310,8 @@ async def complete(
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
-    mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, as_text=as_text, **lines)
+    more = {"as_text": as_text, "attachments": proposal.attachments}
+    mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more)
     if found is None:
         return mail, None
     return in_thread(mail, found), found
@@ -348,9 +354,10 @@ def demand_sendable(action: Action, now: datetime) -> None:
         compose(action, "check", now)
 
 
-def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
+def compose(mail: Mail, send_id: str, date: datetime, contents: Sequence[bytes] = ()) -> Outgoing:
     """The bytes, always the same ones for the same mail, id and date; what cannot be sent as it reads is refused."""
     message_id = f"<{send_id}@{mail.account.rpartition('@')[2]}>"
+    files = zip(mail.attachments, contents, strict=bool(contents))
     raw = mime.compose(
         sender=mail.account,
         to=addresses_of(mail.to),
@@ -363,6 +370,7 @@ def compose(mail: Mail, send_id: str, date: datetime) -> Outgoing:
         in_reply_to=mail.in_reply_to,
         references=mail.references,
         as_text=mail.as_text,
+        files=[AttachedFile(each.name, each.content_type, content) for each, content in files],
     )
     bcc = tuple(addresses_of(mail.bcc))
     return Outgoing(raw, mail.everybody, message_id, send_id, mail.thread_id, bcc, mail.account)

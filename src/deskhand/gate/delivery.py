@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 import anyio
 
@@ -30,7 +29,7 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import ledger, proofs, results, sends
+from deskhand.gate import ledger, proofs, results, returning, sends
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.hands import Hand, Servers, hand_for, no_servers
@@ -39,7 +38,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
 from deskhand.gate.rate import Limits, Wait
 from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import LIFETIME, Request, file_name
+from deskhand.gate.requests import Request, file_name
 from deskhand.mail import Mailbox, NotSent, Sent, Unclear
 from deskhand.store import Store, Transaction
 
@@ -95,6 +94,9 @@ class Delivery:
         match request.state:
             case "approved":
                 await self._demand_yes(request)
+                await returning.demand_same_files(
+                    self._settings.vault_path, self._store, self._door, request, self._now()
+                )
                 return await self._carry_out(lambda tx: self._claim(tx, request), call)
             case "sending" if not sends.is_held(request, self._now(), self._lease):
                 await self._demand_yes(request)
@@ -169,8 +171,7 @@ class Delivery:
     async def _send_and_settle(self, request: Request, call: GateCall) -> Departure:
         """The row is `sending`, and ours until its lease ends."""
         call = replace(call, parameters={**call.parameters, **facts_of(request)})
-        hand = await hand_for(request, self._mailbox, self._servers)
-        match await self._send(request, hand, call):
+        match await self._try(request, call):
             case Sent() as sent:
                 done: Departure = Released(
                     sent, self._now(), edited=request.digest != request.asked, action=request.action
@@ -194,8 +195,12 @@ class Delivery:
         if sent.result is not None:
             results.keep(tx, request.id, sent.result, self._now())
 
-    async def _send(self, request: Request, hand: Hand, call: GateCall) -> _Sending:
+    async def _try(self, request: Request, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
+        try:
+            hand = await hand_for(request, self._mailbox, self._store, self._servers)
+        except SendFailed as error:  # the bytes of an attachment are gone
+            return _Refused(error) if request.token is None else _Unseen(error)
         found = await self._prepare_or_check(request, hand, call)
         tries = 0
         while isinstance(found, NotSent):
@@ -268,28 +273,17 @@ class Delivery:
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
         action = request.action
-        revision = request.revision + 1
         note = (
             f"This {action.noun} may have {action.done} already ({why}). {action.where_to_look} To {action.again} it"
             " once more, move this file to Approved/; to leave it at that, to Rejected/."
         )
-        changes: dict[str, Any] = {
-            "revision": revision,
-            "file": file_name(request.id, action.kind, revision),
-            "folder": "Pending_Approval",
-            "note": note,
-            "expires": self._now() + LIFETIME,
-            "lease": None,
-            "due": None,
-        }
-        failed = Failed(_unknown(replace(request, file=changes["file"])))
-        await self.record(call, failed, lambda tx: ledger.change(tx, request, "unknown", **changes))
-        left = await self._store.read(ledger.find, request.id) or request
-        try:
-            await self._door.retire(request)
-            await self._door.replace(request, left)
-        except (OSError, DeskError) as error:  # the next call writes it, where this one cannot
-            log.warning("not_followed", extra={"request": request.id, "why": str(error)})
+        file = file_name(request.id, request.action.kind, request.revision + 1)
+        failed = Failed(_unknown(replace(request, file=file)))
+
+        async def write(work: Callable[[Transaction], object]) -> None:
+            await self.record(call, failed, work)
+
+        await returning.return_to_person(write, self._store, self._door, request, "unknown", note, self._now())
         return failed
 
     async def record(

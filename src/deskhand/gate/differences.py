@@ -38,4 +38,5 @@ def _count_same(old: list[str], new: list[str]) -> int:
 
 def _lines(mail: Action) -> list[str]:
     copies = [f"{name}: {line}" for name, line in (("Cc", mail.cc), ("Bcc", mail.bcc)) if line]
+    copies += [f"Attachment: {each.describe()}" for each in mail.attachments]
     return [f"To: {mail.to}", *copies, f"Subject: {mail.subject}", "", *mail.body.splitlines()]

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from deskhand.gate.enclosures import Enclosure
+
 
 class Face(BaseModel):
     """Exact data with a digest, and the words by which a person knows what it is."""
@@ -57,6 +59,7 @@ class NoMail(Face):
     cc: ClassVar[str] = ""
     bcc: ClassVar[str] = ""
     everybody: ClassVar[tuple[str, ...]] = ()
+    attachments: ClassVar[tuple[Enclosure, ...]] = ()
     thread_id: ClassVar[None] = None
     reply_to_message_id: ClassVar[None] = None
     in_reply_to: ClassVar[None] = None

@@ -132,6 +132,8 @@ def _page(request: Request, how: str) -> str:
         parts.insert(
             2, "## Arguments\n\n" + "\n\n".join(f"{escape(name)}\n\n{fenced(text)}" for name, text in action.rows)
         )
+    if action.attachments:
+        parts.insert(3, "## Attachments\n\n" + "\n".join(f"- {escape(each.describe())}" for each in action.attachments))
     if len(action.everybody) > 1:
         parts.insert(2, f"## Who gets it\n\n{_list_recipients(action)}")
     if request.note:
@@ -248,7 +250,7 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1:
+    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1 or action.attachments:
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (

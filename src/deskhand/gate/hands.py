@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from deskhand.errors import Unavailable
+from deskhand.gate import enclosures
 from deskhand.gate.actions import Mail, MailChange, compose
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.mail.changes import Deed
+from deskhand.store import Store
 
 
 class MailHand:
@@ -98,11 +100,14 @@ Hand = MailHand | ChangeHand | CallHand
 """`steps` is the share of a lease, in quarters, that its answer may take."""
 
 
-async def hand_for(request: Request, mailbox: Callable[[], Mailbox], servers: Callable[[], Servers]) -> Hand:
+async def hand_for(
+    request: Request, mailbox: Callable[[], Mailbox], store: Store, servers: Callable[[], Servers]
+) -> Hand:
     match request.action:
         case Mail() as mail:
             date = request.frozen or request.created
-            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date))
+            contents = await store.read(enclosures.load, mail.attachments)
+            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date, contents))
         case MailChange() as change:
             return ChangeHand(mailbox(), change)
         case ToolCall() as call:

@@ -1,12 +1,13 @@
 """What the gate puts on the record: one entry for each call and each answer, in one transaction with its effect."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from deskhand import audit
 from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
+from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 
@@ -39,6 +40,7 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
             lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
             parameters: dict[str, Any] = {name: audit.masked_line(line) for name, line in lines.items() if line}
             parameters["subject"] = proposal.subject
+            parameters |= _name_files(proposal.attachments)
             if proposal.reply_to_message_id:
                 parameters["reply_to_message_id"] = proposal.reply_to_message_id
         case ReplyEmail():
@@ -48,6 +50,7 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
                 parameters["all"] = True
             if proposal.cc:
                 parameters["cc"] = audit.masked_line(proposal.cc)
+            parameters |= _name_files(proposal.attachments)
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
             parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}
@@ -57,6 +60,12 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
+
+
+def _name_files(attachments: Sequence[Enclosure]) -> dict[str, Any]:
+    if not attachments:
+        return {}
+    return {"attachments": [f"{each.name} {each.sha256}" for each in attachments]}
 
 
 def call_to_release(request: Request, by: str, started: datetime) -> GateCall:

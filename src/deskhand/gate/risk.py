@@ -11,6 +11,7 @@ import idna
 
 from deskhand import unseen
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
+from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
@@ -56,6 +57,7 @@ class Facts:
     body: str
     new: frozenset[str] = frozenset()
     """Those of them whom the desk does not know, see `recipients`."""
+    attachments: tuple[Enclosure, ...] = ()
     blind: tuple[str, ...] = ()
     """Those of them whom the others do not see."""
     sender: str | None = None
@@ -199,6 +201,16 @@ def _topic(facts: Facts) -> _Reasons:
         yield "medium", f"It speaks of money or secrets: {', '.join(words[:5])}."
 
 
+def _attachments(facts: Facts) -> _Reasons:
+    for each in facts.attachments:
+        for why in each.alarming:
+            yield "high", f"The attachment {each.name} {why}."
+        for why in each.odd:
+            yield "medium", f"The attachment {each.name} {why}."
+    if facts.attachments:
+        yield "medium", f"It takes {len(facts.attachments)} files along: read what is in them."
+
+
 def _weight(facts: Facts) -> _Reasons:
     if len(facts.body) > LOOKED_AT:
         yield "high", f"The text has {len(facts.body):,} characters; only {LOOKED_AT:,} of them were looked at."
@@ -226,6 +238,7 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
     _html,
     _characters,
     _topic,
+    _attachments,
     _weight,
     _original,
 )
@@ -341,7 +354,8 @@ def assess_action(action: Action, **known: Any) -> Risk:
     match action:
         case Mail(account=account, subject=subject, body=body, as_text=as_text):
             blind = tuple(addresses_of(action.bcc))
-            return assess(Facts(account, action.everybody, subject, body, blind=blind, as_text=as_text, **known))
+            known |= {"blind": blind, "attachments": action.attachments, "as_text": as_text}
+            return assess(Facts(account, action.everybody, subject, body, **known))
         case MailChange() as change:
             return assess_change(change)
         case ToolCall() as call:

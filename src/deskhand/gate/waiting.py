@@ -11,15 +11,16 @@ from typing import Literal
 
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
-from deskhand.gate import ledger, recipients
+from deskhand.gate import enclosures, ledger, recipients
 from deskhand.gate.actions import addresses_of
+from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "update_emails", "call_tool", "draft"]
+Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
 _FURTHEST = 18
@@ -57,6 +58,7 @@ class Card:
     body: str
     rows: tuple[tuple[str, str], ...]
     """The arguments of a call, each by its path."""
+    attachments: tuple[Enclosure, ...]
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -164,6 +166,10 @@ class Waiting:
             warnings=(*mail.warnings, *odd),
         )
 
+    async def load_attachments(self, card: Card) -> list[bytes | None]:
+        """The bytes of each attachment; None where the desk no longer keeps them."""
+        return [await self._store.read(enclosures.find, each) for each in card.attachments]
+
     async def _cards_of(self, found: Sequence[Request]) -> list[Card]:
         """All in a few queries, however many they are."""
         addresses = [each for request in found for each in request.action.everybody]
@@ -232,6 +238,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         subject=mail.subject,
         body=mail.body,
         rows=mail.rows,
+        attachments=mail.attachments,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from email import message_from_string, policy
 from email.utils import format_datetime
+from hashlib import sha256
 from itertools import islice
 from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_to_bytes
@@ -37,6 +38,14 @@ MOST_SENDERS = 10
 STUB = 4
 """A plain part this many times shorter than the HTML beside it is a stub."""
 
+MAIL_TYPE = "message/rfc822"
+LONGEST_LINE = 998
+LONGEST_PIECE = 60
+"""Characters of a name on one line."""
+
+_EOL = re.compile(rb"\r\n|\r|\n")
+_BCC = re.compile(rb"(?im)^(?:resent-)?bcc[ \t]*:.*\r\n(?:[ \t].*\r\n)*")
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_ ()+=@.-]{1,70}")
 _START = re.compile(rb"(?:[ \t]*\r?\n)*(?:>?From [^\n]*\n)?")
 _FIELD = re.compile(rb"([!-9;-~]+)[ \t]*:[ \t]*([^\n]*(?:\n[ \t][^\n]*)*)(?:\n|\Z)")
 _BLANK = re.compile(rb"\r?\n")
@@ -102,6 +111,12 @@ class _Text(NamedTuple):
     """Of HTML: without the addresses of its links."""
 
 
+class AttachedFile(NamedTuple):
+    name: str
+    content_type: str
+    content: bytes
+
+
 class _Notes:
     """What is gathered while the parts are read."""
 
@@ -113,6 +128,14 @@ class _Notes:
 
     def warn(self, text: str) -> None:
         self.warnings.append(text)
+
+
+def read_attachments(raw: bytes) -> list[AttachedFile]:
+    """Every attachment as it was sent."""
+    notes = _Notes()
+    _text_of(_top(raw), notes, depth=0)
+    pairs = zip(notes.attachments, notes.attached, strict=True)
+    return [AttachedFile(attachment.name, attachment.content_type, _content(part)) for attachment, part in pairs]
 
 
 def find_attachment(raw: bytes, name: str) -> tuple[Attachment, bytes] | None:
@@ -314,8 +337,12 @@ def _filename(part: _Part) -> str:
     if not given and part.kind == "message/rfc822":
         subject = headers.text(_part(part.body).first(b"subject")) or "mail"
         given = f"{subject}.eml".replace("/", "_")
-    shown = _visible(headers.text(given))
-    name = re.split(r"[/\\]", shown)[-1].strip(". ")
+    return attachment_name(headers.text(given))
+
+
+def attachment_name(given: str) -> str:
+    """A name that is no path, without what nobody sees."""
+    name = re.split(r"[/\\]", _visible(given))[-1].strip(". ")
     return name[-150:] or "unnamed"
 
 
@@ -370,6 +397,7 @@ def compose(
     references: Sequence[str] = (),
     as_text: bool = False,
     cc: Sequence[str] = (),
+    files: Sequence[AttachedFile] = (),
 ) -> bytes:
     """The bytes of a mail, exactly as it would leave; what would not read as meant is refused."""
     text = _demand_body(body)
@@ -380,8 +408,9 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
-    kind = "html" if is_html(text) and not as_text else "plain"
-    encoding, content = _transfer_encode(text)
+    content = _text_part(text, as_text=as_text)
+    if files:
+        content = _mix([content, *map(_file_part, files)], message_id)
     lines = [
         f"From: {recipient(sender)}",
         headers.fold("To", recipients, separator=","),
@@ -391,14 +420,70 @@ def compose(
         f"Message-ID: {headers.demand_id('message_id', message_id)}",
         *_optional_fields(in_reply_to, references, action_id),
         "MIME-Version: 1.0",
-        f'Content-Type: text/{kind}; charset="utf-8"',
-        f"Content-Transfer-Encoding: {encoding}",
-        "",
         "",
     ]
     raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
-    _read_back(raw, recipients, copied, subject, text)
+    _read_back(raw, recipients, copied, subject, text, files)
     return raw
+
+
+def _text_part(text: str, *, as_text: bool) -> bytes:
+    kind = "html" if is_html(text) and not as_text else "plain"
+    encoding, content = _transfer_encode(text)
+    fields = f'Content-Type: text/{kind}; charset="utf-8"\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n'
+    return fields.encode() + content
+
+
+def _file_part(file: AttachedFile) -> bytes:
+    """A mail inside of a mail stays as it is, as its type demands; every other file is base64."""
+    fields = [
+        f"Content-Type: {file.content_type}",
+        ";\r\n ".join(["Content-Disposition: attachment", *_name_parameters(file.name)]),
+    ]
+    if file.content_type == MAIL_TYPE:
+        encoding, content = "7bit" if file.content.isascii() else "8bit", file.content
+    else:
+        encoding, content = "base64", base64.encodebytes(file.content).replace(b"\n", b"\r\n")
+    return "\r\n".join([*fields, f"Content-Transfer-Encoding: {encoding}", "", ""]).encode() + content
+
+
+def _name_parameters(name: str) -> list[str]:
+    """As RFC 2231 writes a name beyond plain letters, in pieces that fit on a line."""
+    if _PLAIN_NAME.fullmatch(name):
+        return [f'filename="{name}"']
+    pieces = [""]
+    for char in name:
+        encoded = quote(char, safe="")
+        if len(pieces[-1]) + len(encoded) > LONGEST_PIECE:
+            pieces.append("")
+        pieces[-1] += encoded
+    if len(pieces) == 1:
+        return [f"filename*=utf-8''{pieces[0]}"]
+    pieces[0] = f"utf-8''{pieces[0]}"
+    return [f"filename*{number}*={piece}" for number, piece in enumerate(pieces)]
+
+
+def _mix(parts: Sequence[bytes], message_id: str) -> bytes:
+    """No part can hold the boundary: it is made of all of them."""
+    whole = sha256(message_id.encode())
+    for part in parts:
+        whole.update(part)
+    boundary = f"=_{whole.hexdigest()[:40]}"
+    edge = f"\r\n--{boundary}".encode()
+    mixed = b"".join(edge + b"\r\n" + part for part in parts)
+    return f'Content-Type: multipart/mixed; boundary="{boundary}"\r\n\r\n'.encode() + mixed[2:] + edge + b"--\r\n"
+
+
+def can_enclose(mail: bytes) -> bool:
+    """Whether a mail can stand inside of another as it is: lines that every server takes, and no NUL."""
+    return b"\0" not in mail and all(len(line) <= LONGEST_LINE for line in mail.split(b"\r\n"))
+
+
+def without_bcc(raw: bytes) -> bytes:
+    """A mail as it may be shown to others, with the line ends of mails: who got a blind copy is not their business."""
+    lines = _EOL.sub(b"\r\n", raw)
+    head, blank, body = lines.partition(b"\r\n\r\n")
+    return _BCC.sub(b"", head + b"\r\n").removesuffix(b"\r\n") + blank + body
 
 
 def is_html(body: str) -> bool:
@@ -442,11 +527,14 @@ def _transfer_encode(text: str) -> tuple[str, bytes]:
     return "base64", canonical.replace(b"\n", b"\r\n")
 
 
-def _read_back(raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, body: str) -> None:
+def _read_back(
+    raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, body: str, files: Sequence[AttachedFile]
+) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
     mine = parse(raw)
-    theirs = message_from_string(raw.decode(), policy=policy.default)
-    content = theirs.get_payload(decode=True)
+    theirs = message_from_string(raw.decode("utf-8", "surrogateescape"), policy=policy.default)
+    first, *others = theirs.iter_parts() if files else [theirs]
+    content = first.get_payload(decode=True)
     reads_as_written = (
         [person.address for person in people(mine.to)] == list(to)
         and [address.addr_spec for address in theirs["to"].addresses] == list(to)
@@ -458,6 +546,8 @@ def _read_back(raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, b
         and str(theirs["subject"]) == subject
         and isinstance(content, bytes)
         and content.decode().replace("\r\n", "\n") == body
+        and [(each.name, each.content_type) for each in mine.attachments] == [file[:2] for file in files]
+        and [(each.get_filename(), each.get_content_type()) for each in others] == [file[:2] for file in files]
     )
     if not reads_as_written:
         raise InvalidInput("The mail would not read as it was written.", hint="Simplify its subject or body.")

@@ -48,7 +48,7 @@ def locked(*folders: int) -> Iterator[None]:
             os.close(folder)
 
 
-def read(folder: int, name: str) -> bytes:
+def read(folder: int, name: str, limit: int = SIZE_LIMIT) -> bytes:
     try:
         file = os.open(name, _READ, dir_fd=folder)
     except OSError as error:
@@ -57,7 +57,7 @@ def read(folder: int, name: str) -> bytes:
         raise
     try:
         # Before Python takes it: of a folder it makes an error of its own, and leaves it open.
-        _demand_ordinary(_drop_leftover(folder, name, os.fstat(file)), name)
+        _demand_ordinary(_drop_leftover(folder, name, os.fstat(file)), name, limit)
     except DeskError:
         os.close(file)
         raise
@@ -112,7 +112,7 @@ def _temporary(name: str) -> str:
     return f".deskhand-{blake2b(os.fsencode(name), digest_size=8).hexdigest()}.tmp"
 
 
-def _demand_ordinary(info: os.stat_result, name: str) -> None:
+def _demand_ordinary(info: os.stat_result, name: str, limit: int = SIZE_LIMIT) -> None:
     if stat.S_ISLNK(info.st_mode):
         raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed")
     if stat.S_ISDIR(info.st_mode):
@@ -122,8 +122,8 @@ def _demand_ordinary(info: os.stat_result, name: str) -> None:
     if info.st_nlink > 1:
         # Its other name may lie outside the vault or in a protected folder. (No name: it was replaced meanwhile.)
         raise Denied(f"{name} is a hard link to another file", reason="hard_link", hint="make a copy of its own")
-    if info.st_size > SIZE_LIMIT:
-        raise TooLarge(f"{name} is too large for a note", size=info.st_size, limit=SIZE_LIMIT)
+    if info.st_size > limit:
+        raise TooLarge(f"{name} is too large for a note", size=info.st_size, limit=limit)
 
 
 def _write_beside(folder: int, name: str, data: bytes, mode: int | None) -> str:

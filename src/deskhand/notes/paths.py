@@ -15,12 +15,12 @@ from pathlib import Path
 from deskhand.durable import sync
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.files import private_mode
-from deskhand.notes.folders import FOLDERS
+from deskhand.notes.folders import DASHBOARD, FOLDERS
 from deskhand.notes.root import open_folder
 from deskhand.unseen import reads_as
 
-PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs"})
-"""Top-level folders that only a person and the desk's own code may change."""
+PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs", DASHBOARD})
+"""What only a person and the desk's own code may change, at the top of the vault."""
 
 _ALIKE = str.maketrans("|i", "ll")
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -50,8 +50,8 @@ def folder_path(path: str) -> tuple[str, ...]:
 
 
 def deny_protected(names: tuple[str, ...]) -> None:
-    """No tool changes the folders by which a person decides, nor makes one that looks like one of the desk's."""
-    folder = resembled(names[0])
+    """No tool changes what a person decides by or looks at, nor makes what could be taken for something of the desk."""
+    folder = resembled(names[0], (*FOLDERS, DASHBOARD))
     if folder is None or (folder not in PROTECTED and _loose(names[0]) == _loose(folder)):
         return
     if folder in PROTECTED:
@@ -61,15 +61,15 @@ def deny_protected(names: tuple[str, ...]) -> None:
     raise Denied(
         why,
         reason="protected",
-        hint="leave it to the person, or choose another folder",
+        hint="leave it to the person, or choose another name",
         path="/".join(names),
     )
 
 
-def resembled(name: str) -> str | None:
-    """The folder of the desk that this name is, or that a person could take it for."""
+def resembled(name: str, own: tuple[str, ...] = FOLDERS) -> str | None:
+    """The folder of the desk, or what else is its own, that this name is, or that a person could take it for."""
     seen = skeleton(name)
-    return next((folder for folder in FOLDERS if _is_taken_for(seen, skeleton(folder))), None)
+    return next((folder for folder in own if _is_taken_for(seen, skeleton(folder))), None)
 
 
 def skeleton(name: str) -> str:

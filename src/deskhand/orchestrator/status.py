@@ -21,7 +21,7 @@ from deskhand.errors import DeskError
 from deskhand.gate import ledger
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
-from deskhand.notes.folders import WORKFLOW
+from deskhand.notes.folders import DASHBOARD, WORKFLOW
 from deskhand.notes.markdown import escape, escape_sentence
 from deskhand.orchestrator import files, steps
 from deskhand.orchestrator.watcher import mailbox_name
@@ -164,7 +164,7 @@ async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False
     _write_state(root, state)
     files.write(root, ("Logs",), witness.FILE, witness.describe(await desk.store.read(audit.head), now))
     text = await asyncio.to_thread(page, await facts(desk), now)
-    await asyncio.to_thread(files.write, root, (), "Dashboard.md", text.encode())
+    await asyncio.to_thread(files.write, root, (), DASHBOARD, text.encode())
 
 
 async def _find_cursor(desk: Desk, account: str) -> str | None:

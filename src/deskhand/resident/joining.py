@@ -25,7 +25,8 @@ log = logging.getLogger("deskhand.joining")
 
 LONGEST_LINE = 64 << 20
 MOST = 200
-"""So many callers there are at once; the page and the others must not run out of files."""
+"""So many callers there are at once; the page and the others must not run out of files. A further one takes the place
+of the first that has asked nothing yet: a crowd that says nothing keeps nobody out."""
 GREETING = 10.0
 """Seconds in which whoever connects has to say what it wants."""
 LAST_ANSWERS = 0.6
@@ -40,8 +41,8 @@ class JoiningDoor:
         """`settings` are those of the person, without what the running desk changes for itself."""
         self._desk = desk
         self._settings = settings
-        self._wires: set[Wire] = set()
-        self._callers = 0
+        self._callers: dict[asyncio.StreamWriter, Wire | None] = {}
+        """In the order in which they came; with a wire since they said what they want."""
         self._users = {0, os.getuid()} | guard.users_of(settings.home)
         """Who may join: the desk's own user and root, of a guarded desk also the person."""
         self._server = lru_cache(maxsize=64)(self._make)
@@ -58,31 +59,39 @@ class JoiningDoor:
             accepting.close()
             with suppress(FileNotFoundError):
                 place.unlink()
-            await asyncio.gather(*(wire.finish(LAST_ANSWERS) for wire in self._wires))
+            await asyncio.gather(*(wire.finish(LAST_ANSWERS) for wire in self._callers.values() if wire))
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             user = _user_of(writer)
-            if user not in self._users or self._callers >= MOST:
+            if user not in self._users or not self._make_room():
                 return
-            self._callers += 1
-            try:
-                server = await self._greet(reader, writer, user)
-                if server is not None:
-                    await self._serve(server, Wire(reader, writer))
-            finally:
-                self._callers -= 1
+            self._callers[writer] = None
+            server = await self._greet(reader, writer, user)
+            if server is not None:
+                await self._serve(server, Wire(reader, writer), writer)
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
             log.info("left", extra={"socket": pipe.SOCKET})
         finally:
+            self._callers.pop(writer, None)
             writer.close()
 
-    async def _serve(self, server: DeskServer, wire: Wire) -> None:
-        self._wires.add(wire)
+    def _make_room(self) -> bool:
+        if len(self._callers) < MOST:
+            return True
+        silent = (each for each, wire in self._callers.items() if wire is None or not wire.has_spoken)
+        first = next(silent, None)
+        if first is None:
+            return False
+        del self._callers[first]
+        first.close()
+        return True
+
+    async def _serve(self, server: DeskServer, wire: Wire, writer: asyncio.StreamWriter) -> None:
+        self._callers[writer] = wire
         try:
             await server.run_wire(wire)
         finally:
-            self._wires.discard(wire)
             await wire.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int) -> DeskServer | None:

@@ -4,6 +4,7 @@ Here is the one seam where the caller's scope and the arguments are checked, err
 contract, and calls go on the record.
 """
 
+import errno
 import json
 import logging
 import secrets
@@ -33,6 +34,7 @@ from deskhand.errors import (
     NotFound,
     OutOfScope,
     Unavailable,
+    advice_on,
     mcp_error,
     printable,
 )
@@ -47,7 +49,14 @@ from deskhand.tokens import Area
 
 log = logging.getLogger("deskhand.server")
 
-_ERRNO_REASONS = {28: "disk_full", 122: "disk_full", 27: "disk_full", 30: "read_only", 13: "no_access"}
+_ERRNO_REASONS = {
+    28: "disk_full",
+    122: "disk_full",
+    27: "disk_full",
+    30: "read_only",
+    13: "no_access",
+    errno.ELOOP: "link",
+}
 
 
 class DeskServer(SDKServer):
@@ -283,7 +292,7 @@ def _masked_crash(cause: BaseException | None, reference: str) -> Internal:
             f"the machine refused: {cause.strerror}",
             reference=reference,
             reason=_ERRNO_REASONS.get(cause.errno, "io_error"),
-            hint="nothing was changed; make room or repair the disk, then try again",
+            hint=f"nothing was changed; {advice_on(cause, 'make room or repair the disk')}, then try again",
         )
     return Internal(
         "an unexpected error; nothing of it is shown here",

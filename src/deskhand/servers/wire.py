@@ -13,10 +13,13 @@ class Wire:
         self._reader = reader
         self._writer = writer
         self._served = asyncio.Event()
+        self.has_spoken = False
+        """Whether the other side has asked anything yet."""
 
     async def __aiter__(self) -> AsyncIterator[str]:
         """The lines that come in, until the other side has no more or this one ends."""
         while line := await self._read_line():
+            self.has_spoken = True
             yield line.decode("utf-8", "replace")
 
     async def _read_line(self) -> bytes:

@@ -25,6 +25,7 @@ from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
 from deskhand.web import permissions, times
+from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
@@ -142,6 +143,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "original": original,
         "arrived": _moment(desk)(datetime.fromisoformat(original.date)) if original and original.date else None,
         "unread": unread,
+        **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
 

@@ -1,0 +1,6 @@
+-- The bytes of attachments that wait to be sent.
+CREATE TABLE enclosures (
+    sha256 TEXT PRIMARY KEY,
+    content BYTEA NOT NULL,
+    kept BIGINT NOT NULL
+)

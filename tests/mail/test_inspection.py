@@ -1,0 +1,106 @@
+"""What is known of a file before it is sent along."""
+
+import io
+import zipfile
+
+import pytest
+
+from deskhand.mail.inspection import inspect, is_text, picture_type
+from tests.requirements import requirement
+
+pytestmark = requirement("mail:attached-risk")
+
+
+def packed(*names: str, locked: bool = False) -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x")
+    content = made.getvalue()
+    if locked:
+        content = content.replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00")
+    return content
+
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+TAR = b"a" * 257 + b"ustar\0" + b"a" * 300
+ALARMING: dict[str, tuple[str, bytes, str]] = {
+    "a program": ("setup.exe", b"MZ\x90", "is a Windows program"),
+    "a program by another name": ("invoice.pdf", b"MZ\x90", "is named .pdf, but its bytes are a Windows program"),
+    "two extensions": ("invoice.pdf.scr", b"x", "is of a kind that runs (.scr)"),
+    "a Linux program": ("tool", b"\x7fELF\x02", "is a Linux program"),
+    "a shortcut": ("letter", b"L\x00\x00\x00\x01\x14\x02\x00", "is a Windows shortcut"),
+    "a script": ("notes.txt", b"#!/bin/sh\nrm -r ~\n", "is a script"),
+    "a script by its name": ("run.PS1", b"echo", "is of a kind that runs (.ps1)"),
+    "a picture that is a page": ("photo.png", b"<html>", "is named .png, but its bytes are of another kind"),
+    "a text that is an archive": ("notes.txt", packed("a"), "is named .txt, but its bytes are a ZIP archive"),
+    "a text that is none": ("notes.md", b"a\0b", "is named .md, but its bytes are no text"),
+    "a Word file that is a PDF": ("a.docx", b"%PDF-1.7", "is named .docx, but its bytes are a PDF"),
+    "macros": ("a.docx", packed("[Content_Types].xml", "word/vbaProject.bin"), "holds macros"),
+    "macros of LibreOffice": ("a.odt", packed("mimetype", "Basic/Standard/x.xml"), "holds macros"),
+    "macros by its kind": ("a.xlsm", packed("[Content_Types].xml"), "is of a kind that holds macros (.xlsm)"),
+    "old macros": ("a.xls", OLE + "_VBA_PROJECT".encode("utf-16-le"), "holds macros"),
+    "a program in an archive": ("a.zip", packed("x/Setup.EXE"), "is an archive that holds what runs: x/setup.exe"),
+    "a locked archive": ("a.zip", packed("a.txt", locked=True), "is an archive with a password"),
+    "a broken archive": ("a.zip", b"PK\x03\x04 and nothing", "is an archive that cannot be read"),
+    "what nobody sees in the name": ("a\u202efdp.txt", b"x", "has 1 character that changes the direction"),
+    "a private key": ("x.txt", b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3", "holds what looks like a private key"),
+    "a key of a cloud": ("x.csv", b"id,AKIAIOSFODNN7EXAMPLE", "holds what looks like a key of a cloud"),
+    "a token": ("x.md", b"use ghp_" + b"a" * 36, "holds what looks like an access token"),
+    "a password": ("x.yaml", b"password: hunter2hunter2", "holds what looks like a password"),
+    "an address with a password": ("x.txt", b"postgres://ada:swordfish@db/x", "holds what looks like a password"),
+    "a name for secrets": ("id_rsa", b"x", "is named as one that holds secrets"),
+    "a vault of passwords": ("all.kdbx", b"\x03\xd9", "is named as one that holds secrets"),
+    "unseen text": ("x.txt", "a\u200bb".encode(), "holds 1 invisible character"),
+}
+ODD: dict[str, tuple[str, bytes, str]] = {
+    "an archive": ("a.zip", packed("a", "b"), "is an archive of 2 files"),
+    "a tar": ("a.tar", TAR, "is a tar archive"),
+    "a disk": ("a.dat", b"\0" * 0x8001 + b"CD001", "is a disk archive"),
+    "gzip": ("a.tar.gz", b"\x1f\x8b\x08", "is a gzip archive, and what is in it was not looked at"),
+    "a page": ("a.html", b"<p>", "is of a kind that may run scripts when it is opened (.html)"),
+    "a PDF with a script": ("a.pdf", b"%PDF-1.4 /JavaScript (x)", "holds scripts, files or actions inside of the PDF"),
+}
+ORDINARY: dict[str, tuple[str, bytes, str]] = {
+    "a text": ("a.txt", b"Hello", "text/plain"),
+    "an empty file": ("a.pdf", b"", "application/pdf"),
+    "a table": ("a.csv", b"a,b\n1,2\n", "text/csv"),
+    "a picture": ("a.jpg", b"\xff\xd8\xff\xe0", "image/jpeg"),
+    "a PDF": ("a.pdf", b"%PDF-1.7", "application/pdf"),
+    "a Word file": (
+        "a.docx",
+        packed("[Content_Types].xml", "word/document.xml"),
+        "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+    ),
+    "a text about passwords": ("a.md", b"Change your password: see below.", "text/markdown"),
+    "no extension": ("README", b"Hello", "application/octet-stream"),
+    "a mail in a file": ("a.eml", b"From: x\n\nHello", "application/octet-stream"),
+}
+
+
+@pytest.mark.parametrize("case", ALARMING)
+def test_what_is_dangerous_is_said(case: str) -> None:
+    name, content, words = ALARMING[case]
+
+    assert any(each.startswith(words) for each in inspect(name, content).alarming), inspect(name, content)
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_what_is_odd_is_said(case: str) -> None:
+    name, content, words = ODD[case]
+    found = inspect(name, content)
+
+    assert any(each.startswith(words) for each in found.odd), found
+    assert found.alarming == ()
+
+
+@pytest.mark.parametrize("case", ORDINARY)
+def test_what_is_ordinary_is_left_alone(case: str) -> None:
+    name, content, kind = ORDINARY[case]
+
+    assert inspect(name, content) == (kind, (), ())
+
+
+def test_only_pictures_and_texts_are_shown() -> None:
+    assert [picture_type(each) for each in (b"\x89PNG\r\n", b"<svg>", b"MZ")] == ["image/png", None, None]
+    assert [is_text(each) for each in (b"Hello", b"a\0b", b"%PDF-", b"#!/bin/sh")] == [True, False, False, True]

@@ -1,0 +1,95 @@
+"""What a card shows of a mail's recipients and files, in a browser without JavaScript."""
+
+import base64
+from collections.abc import AsyncIterator
+
+import pytest
+from mcp import Client
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.servers.desk import desk_server
+from deskhand.web.site import site
+from tests.gate.site import HELLO, Clock
+from tests.orchestrator.office import Office
+from tests.requirements import requirement
+from tests.web.person import Person, served, signed_in
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+FILES = {
+    "notes.txt": b"<script>alert(1)</script> a\xe2\x80\x8bb " + b"x" * 3000,
+    "dot.png": PNG,
+    "page.html": b"<b>",
+    "a.pdf": b"%PDF-",
+}
+
+
+@pytest.fixture
+async def desk(office: Office) -> AsyncIterator[Desk]:
+    made = Desk(load(office.home.environment).settings, Clock())
+    yield made
+    await made.close_mailbox()
+    made.close()
+
+
+@pytest.fixture
+async def person(desk: Desk) -> AsyncIterator[Person]:
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        yield person
+
+
+@requirement("page:attachments")
+async def test_a_card_shows_each_recipient_and_each_file(desk: Desk, person: Person) -> None:
+    vault = desk.settings.vault
+    (vault / "Files").mkdir()
+    for name, content in FILES.items():
+        (vault / "Files" / name).write_bytes(content)
+    mail = HELLO | {
+        "cc": ["cy@example.org"],
+        "bcc": ["dee@example.org"],
+        "attachments": [f"Files/{name}" for name in FILES],
+    }
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        await client.call_tool("send_email", mail)
+    ((card,), _) = await desk.waiting.cards()
+    place = f"/approvals/{card.id}"
+    shown = (await person.reads(place)).text
+    fetched = [await person.reads(f"{place}/attachments/{number}") for number in range(5)]
+    pictures = [await person.reads(f"{place}/attachments/{number}/picture") for number in range(4)]
+    edited = await person.sends(
+        f"{place}/edit",
+        {
+            "digest": card.digest,
+            "to": "ann@example.org, eve@example.org",
+            "cc": "",
+            "bcc": "x",
+            "subject": "s",
+            "body": "b",
+        },
+        at=place,
+    )
+    (vault / "Files" / "a.pdf").write_bytes(b"%PDF-2")
+    swapped = (await person.reads(place)).text
+
+    for address in ("ann@example.org", "cy@example.org", "dee@example.org"):
+        assert address in shown
+    assert "and 2 more" in shown
+    assert all(each.sha256 in shown for each in card.attachments)
+    assert "&lt;script&gt;alert(1)" in shown
+    assert "<script>alert" not in shown
+    assert "zero-width space" in shown
+    assert "There is more" in shown
+    assert f'src="{place}/attachments/1/picture"' in shown
+    assert [each.status_code for each in fetched] == [200, 200, 200, 200, 404]
+    assert [each.content for each in fetched[:4]] == list(FILES.values())
+    assert {each.headers["content-type"] for each in fetched[:4]} == {"application/octet-stream"}
+    assert all(each.headers["content-disposition"].startswith("attachment") for each in fetched[:4])
+    assert "sandbox" in fetched[0].headers["content-security-policy"]
+    assert [each.status_code for each in pictures] == [404, 200, 404, 404]
+    assert pictures[1].headers["content-type"] == "image/png"
+    assert edited.status_code == 422
+    assert 'id="wrong-bcc"' in edited.text
+    assert "It will not be sent" not in shown
+    assert "Files/a.pdf has changed since this was asked" in swapped
