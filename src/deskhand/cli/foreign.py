@@ -178,12 +178,12 @@ def _home() -> Path:
 
 async def _look(home: Path, name: str, entry: "ServerEntry") -> "Definitions":
     """What the server says of its tools now."""
-    async with _started(home, name, entry) as server:
+    async with _start_server(home, name, entry) as server:
         return server.definitions()
 
 
 @asynccontextmanager
-async def _started(home: Path, name: str, entry: "ServerEntry") -> "AsyncIterator[ForeignServer]":
+async def _start_server(home: Path, name: str, entry: "ServerEntry") -> "AsyncIterator[ForeignServer]":
     from deskhand.foreign.session import ForeignServer
 
     there = asyncio.Event()
