@@ -1,10 +1,12 @@
 """Send under faults and SIGKILL, and race for approvals: 0 twice, 0 unapproved, 0 altered, 0 lost.
 
-python3 run.py torture gate [--sends N] [--rounds N] [--seed N] [--only local|gmail|imap|race] [--database postgresql]
+python3 run.py torture gate [--sends N] [--rounds N] [--seed N] [--only local|gmail|imap|accounts|race]
+    [--accounts] [--database postgresql]
 
 Each mailbox gets N sends by two processes that share the desk. The provider loses answers, cuts connections and
 refuses; a process is killed at a random moment of many of the sends. A tenth of the mails is never approved.
 Of what the provider answered, at most three in a hundred may be left unknown by the kills.
+With --accounts a desk has four accounts, two of them Gmail, one of which is down again and again: 0 from a wrong one.
 """
 
 import argparse
@@ -46,6 +48,10 @@ class Site:
     """Of 100 sends that the worker itself spoils."""
     unanswered: Callable[[], list[str]] = list
     """To whom the mails were whose answer the provider lost."""
+    accounts: tuple[str, ...] = ()
+    """The desk's accounts, where it has several; the letters take turns."""
+    by_account: Callable[[], dict[str, list[bytes]]] = dict
+    """What each of them delivered."""
 
 
 class Worker:
@@ -68,7 +74,7 @@ class Worker:
 
     def submit(self, letter: "Letter") -> str | None:
         """What came of it, or None where the process was killed in the middle."""
-        self.line.send(json.dumps(letter.proposal))
+        self.line.send(json.dumps(letter.proposal | ({"account": letter.account} if letter.account else {})))
         started = time.monotonic()
         doomed = random.random() < 0.4
         if doomed and not self.line.poll(random.uniform(0, 1.2 * statistics.median(self.durations))):
@@ -95,6 +101,7 @@ class Worker:
 class Letter:
     number: int
     approved: bool
+    account: str | None = None
 
     @property
     def proposal(self) -> dict[str, str]:
@@ -113,45 +120,51 @@ def local_site(folder: Path) -> Iterator[Site]:
     yield Site(environment, delivered, 30)
 
 
+def spoil_gmail(name: str) -> object:
+    from tests.mail.gmail_double import Cut, Status
+
+    if not name.startswith("drafts."):
+        return None
+    faults = [
+        Cut(accepted=True),
+        Cut(accepted=False),
+        Status(500, accepted=True),
+        Status(503),
+        Status(403, "quotaExceeded"),
+    ]
+    return random.choice(faults) if random.random() < 0.25 else None
+
+
+def spoil_smtp() -> object:
+    from tests.mail.dovecot import Cut, Say
+
+    stages = [
+        Cut("MAIL"),
+        Cut("TEXT"),
+        Cut("DOT", accepted=True),
+        Cut("DOT"),
+        Say("RCPT", "451 later"),
+        Say("DOT", "554 no"),
+    ]
+    return random.choice(stages) if random.random() < 0.25 else None
+
+
 @contextmanager
 def gmail_site(folder: Path) -> Iterator[Site]:
-    from tests.mail.gmail_double import Cut, GmailDouble, Status
-
-    def chance(name: str) -> object:
-        if not name.startswith("drafts."):
-            return None
-        faults = [
-            Cut(accepted=True),
-            Cut(accepted=False),
-            Status(500, accepted=True),
-            Status(503),
-            Status(403, "quotaExceeded"),
-        ]
-        return random.choice(faults) if random.random() < 0.25 else None
+    from tests.mail.gmail_double import GmailDouble
 
     with GmailDouble() as gmail:
-        gmail.chance = chance
+        gmail.chance = spoil_gmail
         gmail._server.handle_error = lambda *_: None  # noqa: SLF001 - killed clients leave broken connections behind
         yield Site(gmail.environment(folder), lambda: gmail.delivered)
 
 
 @contextmanager
 def imap_site(_: Path) -> Iterator[Site]:
-    from tests.mail.dovecot import Cut, Dovecot, Relay, Say
-
-    def chance() -> object:
-        stages = [
-            Cut("MAIL"),
-            Cut("TEXT"),
-            Cut("DOT", accepted=True),
-            Cut("DOT"),
-            Say("RCPT", "451 later"),
-            Say("DOT", "554 no"),
-        ]
-        return random.choice(stages) if random.random() < 0.25 else None
+    from tests.mail.dovecot import Dovecot, Relay
 
     with Dovecot() as server, Relay(server) as relay:
-        relay.chance = chance
+        relay.chance = spoil_smtp
         yield Site(
             server.environment(relay),
             lambda: [raw for _, raw in relay.delivered],
@@ -159,7 +172,56 @@ def imap_site(_: Path) -> Iterator[Site]:
         )
 
 
-SITES = {"local": local_site, "gmail": gmail_site, "imap": imap_site}
+@contextmanager
+def accounts_site(folder: Path) -> Iterator[Site]:
+    """A local account, two at Gmail, of which one is down for seconds at a time, and one by IMAP."""
+    from tests.mail.dovecot import PASSWORD, Dovecot, Relay
+    from tests.mail.gmail_double import GmailDouble, Status
+
+    def be_down(name: str) -> object:
+        return Status(503) if int(time.monotonic()) % 10 < 3 else spoil_gmail(name)
+
+    with (
+        local_site(folder) as local,
+        GmailDouble() as one,
+        GmailDouble() as two,
+        Dovecot() as imap,
+        Relay(imap) as relay,
+    ):
+        accounts = []
+        for name, gmail in (("one", one), ("two", two)):
+            gmail.account.address = f"{name}@example.com"
+            gmail._server.handle_error = lambda *_: None  # noqa: SLF001 - as above
+            signed_in = str(gmail.credentials(folder / f"{name}.json"))
+            own = {"gmail_credentials": signed_in, "gmail_api_endpoint": gmail.origin, "address": f"{name}@example.com"}
+            accounts.append({"name": name, "kind": "gmail"} | own)
+        one.chance = be_down
+        two.chance = spoil_gmail
+        relay.chance = spoil_smtp
+        urls = {
+            "imap_url": f"imap://{imap.user}:{PASSWORD}@127.0.0.1:{imap.port}",
+            "smtp_url": f"smtp://127.0.0.1:{relay.port}",
+        }
+        accounts.append({"name": "imap", "kind": "imap", "address": "imap@example.com"} | urls)
+
+        def by_account() -> dict[str, list[bytes]]:
+            return {
+                "me@example.com": local.delivered(),
+                "one@example.com": one.delivered,
+                "two@example.com": two.delivered,
+                "imap@example.com": [raw for _, raw in relay.delivered],
+            }
+
+        yield Site(
+            local.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps(accounts)},
+            lambda: [raw for several in by_account().values() for raw in several],
+            unanswered=lambda: relay.unanswered,
+            accounts=("main", "one", "two", "imap"),
+            by_account=by_account,
+        )
+
+
+SITES = {"local": local_site, "gmail": gmail_site, "imap": imap_site, "accounts": accounts_site}
 
 
 @contextmanager
@@ -231,12 +293,8 @@ def states_of(environment: dict[str, str]) -> dict[str, str]:
 
 
 def settled(environment: dict[str, str], letter: Letter) -> bool:
-    desk = Desk(load(environment).settings)
-    recipient = letter.proposal["to"]
-    found = desk.store.write_sync(lambda tx: tx.all("SELECT state FROM requests WHERE recipient = ?", recipient))
-    desk.close()
-    states = {state for (state,) in found}
-    return bool(states & {"sent", "unknown"} if letter.approved else states)
+    state = states_of(environment).get(letter.proposal["subject"])
+    return state in ("sent", "unknown") if letter.approved else state is not None
 
 
 def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], site: Site, kills: int) -> bool:
@@ -249,6 +307,7 @@ def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], si
         "unapproved": sum(not letters[subject].approved for subject in times),
         "altered": sum(altered(letters, mail) for mail in mails),
         "lost": sum(states.get(subject) not in ("sent", "unknown") for subject in approved),
+        "from a wrong account": count_strays(letters, site),
         "said sent, not sent": sum(states[subject] == "sent" and not times[subject] for subject in states),
     }
     unknown = {subject for subject, state in states.items() if state == "unknown"}
@@ -261,6 +320,14 @@ def judge(name: str, environment: dict[str, str], letters: dict[str, Letter], si
         flush=True,
     )
     return not any(found.values()) and len(unknown - lost) <= MOST_UNKNOWN * len(letters)
+
+
+def count_strays(letters: dict[str, Letter], site: Site) -> int:
+    """Mails that an account delivered which is not the one that was meant, or under another's address."""
+    own = {"main": "me@example.com", "one": "one@example.com", "two": "two@example.com", "imap": "imap@example.com"}
+    mails = [(address, read(raw)) for address, raws in site.by_account().items() for raw in raws]
+    meant = [own[letters[str(mail["Subject"])].account or "main"] for _, mail in mails]
+    return sum(not address == str(mail["From"]) == wanted for (address, mail), wanted in zip(mails, meant, strict=True))
 
 
 def read(raw: bytes) -> EmailMessage:
@@ -280,7 +347,8 @@ def torture(name: str, sends: int, database: str) -> bool:
         desk_environment(Path(made), database) as own,
     ):
         environment = own | site.environment
-        chosen = [Letter(number, approved=number % 10 != 9) for number in range(sends)]
+        turns = site.accounts or (None,)
+        chosen = [Letter(number, number % 10 != 9, turns[number % len(turns)]) for number in range(sends)]
         letters = {letter.proposal["subject"]: letter for letter in chosen}
         kills = run_sends(environment, letters, site.chance)
         return judge(name, environment, letters, site, kills)
@@ -333,11 +401,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=500, help="of the race (default 500)")
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--only", choices=[*SITES, "race"])
+    parser.add_argument("--accounts", action="store_true", help="only the desk with several accounts")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     options = parser.parse_args()
     random.seed(options.seed)
     print(f"seed {options.seed}", flush=True)
     names = [options.only] if options.only else [*SITES, "race"]
+    if options.accounts:
+        names = ["accounts"]
     good = [
         race(options.rounds, options.database) if name == "race" else torture(name, options.sends, options.database)
         for name in names

@@ -239,7 +239,27 @@ class Desk:
         """What counts here as the person's answer."""
         from deskhand.gate.proofs import Policy
 
-        return Policy(self.settings.proof, partial(self.secret, "proof.key"))
+        return Policy(self.settings.proof, partial(self.secret, "proof.key"), self._sealed_mark.exists)
+
+    @property
+    def _sealed_mark(self) -> Path:
+        """Where it is known, outside the database, that a password needs a seal."""
+        return self.settings.home / "password.sealed"
+
+    def seal_password(self, kept: str) -> str:
+        """The hash as it is kept; from now on none counts without a seal."""
+        from deskhand.gate import passwords
+
+        self.adopt_password()
+        return passwords.seal_hash(kept, self.policy.seal)
+
+    def adopt_password(self) -> None:
+        """Seal, once, the password that an earlier version kept."""
+        from deskhand.gate import passwords
+
+        if not self._sealed_mark.exists():
+            self.store.write_sync(passwords.adopt, self.policy.seal)
+            create_once(self._sealed_mark, b"")
 
     @cached_property
     def door(self) -> "Door":

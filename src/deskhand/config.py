@@ -26,7 +26,7 @@ from pydantic import (
 )
 
 from deskhand import environment, unseen
-from deskhand.errors import AuthRequired, BadConfig, FieldProblem
+from deskhand.errors import AuthRequired, BadConfig, FieldProblem, NotFound
 
 
 class Option(NamedTuple):
@@ -184,6 +184,8 @@ class MailAccount(BaseModel):
             raise ValueError(f"{', '.join(sorted(strange))} is no option of a {self.kind} account")
         if self.kind == "local" and self.address is None:
             raise ValueError("a local account needs its address")
+        if (self.signature or self.aliases) and self.address is None:
+            raise ValueError("an account with a signature or aliases needs its address")
         if self.kind == "imap" and self.imap_url is None:
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
         return self
@@ -454,7 +456,8 @@ class Settings(BaseModel):
     @property
     def mail_accounts(self) -> tuple[MailAccount, ...]:
         """Every mail account of the desk: `main`, where [mail] says anything of it, and the others."""
-        if self.accounts and not self.model_fields_set & _OF_MAIN:
+        unused = self.mail == "local" and self.address is None
+        if self.accounts and (unused or not self.model_fields_set & _OF_MAIN):
             return self.accounts
         main = MailAccount.model_construct(
             name=MAIN,
@@ -473,10 +476,25 @@ class Settings(BaseModel):
         """From which a mail leaves that answers none and names no account."""
         return next((each for each in self.mail_accounts if each.default), self.mail_accounts[0])
 
+    def find_account(self, name: str | None) -> MailAccount:
+        """The account of that name; without a name the default one."""
+        if name is None:
+            return self.default_account
+        for account in self.mail_accounts:
+            if account.name == name:
+                return account
+        known = ", ".join(account.name for account in self.mail_accounts)
+        raise NotFound(f"this desk has no mail account {name}", hint=f"its accounts are {known}")
+
     @property
     def own_addresses(self) -> frozenset[str]:
         """All addresses that are known to be the person's own."""
         return frozenset().union(*(account.addresses for account in self.mail_accounts))
+
+    def signature_of(self, address: str) -> str:
+        """The signature of the account that has the address; empty where there is none."""
+        wanted = address.casefold()
+        return next((each.signature for each in self.accounts if wanted in each.addresses), "")
 
     def mail_file(self, account: str) -> Path:
         """Where the local mailbox of an account lies."""

@@ -301,3 +301,31 @@ async def test_five_wrong_passwords_and_the_page_takes_none_for_a_quarter_of_an_
 async def test_of_many_wrong_links_the_first_few_are_on_the_record(safe: Safe) -> None:
     noted = [await safe.desk.store.write(passwords.count_wrong_link, safe.clock()) for _ in range(passwords.NOTED + 3)]
     assert noted.count(True) == passwords.NOTED
+
+
+@requirement("proof:throttled")
+async def test_nobody_is_locked_out_for_good(safe: Safe) -> None:
+    card = await safe.ask()
+    answers = safe.desk.answers
+    for _ in range(3 * passwords.TRIES):
+        with pytest.raises(Denied, match="no password was typed"):
+            await answers.approve(card.id, card.digest, "person", Typed("", "terminal"))
+    for _ in range(20):
+        with pytest.raises(Denied, match="the password is wrong"):
+            await answers.approve(card.id, card.digest, "person", Typed("one more guess", "terminal, by a script"))
+        safe.clock.pass_by(minutes=15)
+    assert (await answers.approve(card.id, card.digest, "person", Typed(PASSWORD, "terminal"))).state == "held"
+
+    store = safe.desk.store
+    await store.write(passwords.know_place, "198.51.100.7", safe.clock())
+    await store.write(passwords.know_place, "198.51.100.7", safe.clock())
+    for _ in range(passwords.TRIES):
+        assert await store.write(passwords.attempt, safe.clock(), "203.0.113.9")
+    with pytest.raises(RateLimited):
+        await store.write(passwords.attempt, safe.clock(), "203.0.113.10")
+    for _ in range(passwords.TRIES):
+        assert await store.write(passwords.attempt, safe.clock(), "198.51.100.7")
+    with pytest.raises(RateLimited):
+        await store.write(passwords.attempt, safe.clock(), "198.51.100.7")
+    await store.write(passwords.forget_wrong_passwords, "198.51.100.7")
+    assert await store.write(passwords.attempt, safe.clock(), "198.51.100.7")

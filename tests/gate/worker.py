@@ -15,6 +15,7 @@ from deskhand.errors import OutcomeUnknown, SendFailed
 from deskhand.gate import LEASE, Failed, Gate, Released
 from deskhand.gate.actions import SendEmail
 from deskhand.mail import Keep, Mailbox, Outgoing, Sent
+from deskhand.mail.mailboxes import MailView, viewing
 
 Receive = Callable[[], str]
 Answer = Callable[[str], object]
@@ -49,7 +50,10 @@ async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answ
     gate = Gate(desk.settings, desk.store, lambda: mailbox, desk.door, desk.now, lease)
     answer("ready")
     while line := await asyncio.to_thread(receive):
-        outcome = await gate.propose(SendEmail(**json.loads(line)), "worker")
+        proposal = json.loads(line)
+        account = proposal.pop("account", None)
+        with viewing(MailView(account and frozenset({account}))):
+            outcome = await gate.propose(SendEmail(**proposal), "worker")
         said = outcome.error.message if isinstance(outcome, Failed) else ""
         kind = type(outcome).__name__
         if isinstance(outcome, Released) and outcome.earlier:

@@ -1,5 +1,6 @@
 """Several mail accounts at one desk: a local one, a Gmail and an IMAP account."""
 
+import email.policy
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -15,11 +16,14 @@ from mcp import Client
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import BadConfig
+from deskhand.errors import BadConfig, Exists
+from deskhand.gate import NotApproved
+from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.desk import desk_server
 from deskhand.servers.gmail import gmail_server
+from deskhand.setup.init import plan_account
 from tests.home import Home
 from tests.mail.dovecot import PASSWORD, Dovecot, Relay
 from tests.mail.gmail_double import GmailDouble
@@ -44,6 +48,7 @@ class Accounts:
             "google": f'kind = "gmail"\ngmail_credentials = "{self.google.credentials(self.home.path / "g.json")}"\n'
             f'gmail_api_endpoint = "{self.google.origin}"\n',
             "work": f'kind = "imap"\naddress = "me@work.example"\naliases = ["sales@work.example"]\n'
+            'signature = "Me\\nWork Inc. – 1 Street"\n'
             f'imap_url = "imap://{self.work.user}:{PASSWORD}@127.0.0.1:{self.work.port}"\n'
             f'smtp_url = "smtp://127.0.0.1:{self.relay.port}"\n',
         }
@@ -320,6 +325,103 @@ async def test_a_narrowed_server_on_a_desk_of_one_account_shows_nothing(accounts
     assert mine == {"result": []}
 
 
+@requirement("accounts:scopes")
+async def test_a_text_that_was_read_for_one_client_is_not_told_to_another(accounts: Accounts, desk: Desk) -> None:
+    server = desk_server(desk)
+    async with Client(server, mode="2026-07-28") as client:
+        mail = (await found(client))["From work"]["message_id"]
+        await call(client, "get_attachment", message_id=mail, name="list.txt")
+        server.narrow(["mail:read:google", "notes:write"])
+        closed = [
+            await refused(client, "get_attachment", message_id=mail, name="list.txt"),
+            await refused(client, "save_attachment", message_id=mail, name="list.txt", path="list.txt"),
+            await refused(client, "get_thread", thread_id=mail),
+        ]
+
+    assert [each["details"]["scope"] for each in closed] == ["mail:read:work"] * 3
+
+
+@requirement("accounts:signature")
+async def test_a_signature_is_part_of_what_is_shown_approved_and_sent(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    accounts.work.deliver(letter(subject="To sales", to="Sales <Sales@work.example>", message_id="<s@x>"))
+    mail = (await found(client))["To sales"]
+    answer = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": "Yes.\n"}
+    page = HELLO | {"body": "<!doctype html><html><body><p>Hello</p></body></html>", "account": "work"}
+    await refused(client, "reply_email", **answer)
+    ((waits,), _) = await desk.waiting.requests()
+    card = await desk.waiting.card(waits.id)
+    (file,) = (accounts.home.vault / "Pending_Approval").glob("*.md")
+    shown = file.read_text()
+    accounts.approve_all()
+    sent = await call(client, "reply_email", **answer)
+    again = await desk.gate.propose(SendEmail(**HELLO | {"body": card.body}), "test")
+    async with Client(gmail_server(desk), mode="2026-07-28") as gmail:
+        await refused(gmail, "send_email", **{key: page[key] for key in ("to", "subject", "body")})
+    unsigned = [each.action.body for each in (await desk.waiting.requests())[0]]
+
+    assert card.body == "Yes.\n\n-- \nMe\nWork Inc. – 1 Street\n"
+    assert "Work Inc. – 1 Street" in shown
+    assert (card.account, sent["from_address"]) == ("sales@work.example", "sales@work.example")
+    raw = message_from_bytes(accounts.relay.delivered[0][1], policy=email.policy.default)
+    assert (raw["From"], raw.get_content().replace("\r\n", "\n")) == ("sales@work.example", card.body)
+    assert isinstance(again, NotApproved)
+    assert unsigned == [card.body, page["body"]]
+
+
+@requirement("accounts:sender")
+async def test_each_account_has_its_own_rate_window(accounts: Accounts, home: Home) -> None:
+    more = {"DESKHAND_MAX_SENDS": "1"}
+    desk = Desk(load(home.environment | more).settings)
+    calls = [HELLO, HELLO | {"account": "google"}, HELLO | {"subject": "Once more"}]
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        for arguments in calls:
+            await refused(client, "send_email", **arguments)
+        accounts.approve_all()
+        await call(client, "send_email", **calls[0])
+        await call(client, "send_email", **calls[1])
+        late = await refused(client, "send_email", **calls[2])
+    await desk.close_mailbox()
+    desk.close()
+
+    assert late["error"] == "rate_limited"
+
+
+@requirement("accounts:sender")
+async def test_a_yes_written_by_hand_for_one_account_lets_nothing_leave_from_another(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    approved = accounts.home.vault / "Approved"
+    approved.mkdir()
+    lines = ["---", "type: email_send", "status: approved", "to: ann@example.org", "account: me@work.example", "---"]
+    (approved / "yes.md").write_text("\n".join(lines) + "\n")
+    other = await refused(client, "send_email", **HELLO)
+    sent = await call(client, "send_email", **HELLO, account="work")
+
+    assert other["details"]["reason"] == "no_approval"
+    assert sent["from_address"] == "me@work.example"
+
+
+@requirement("accounts:config")
+async def test_the_command_line_knows_each_account(accounts: Accounts, desk: Desk) -> None:
+    home = accounts.home
+    (home.path / "more.eml").write_bytes(letter(subject="Brought in", message_id="<i@x>"))
+    added = home.command("init", "--account", "archive", "--mail", "local", "--address", "old@x.de", "--yes")
+    imported = home.command("mail", "import", str(home.path / "more.eml"), "--account", "archive")
+    searched = home.command("mail", "search", "subject:brought", "--json")
+    checked = json.loads(home.command("doctor", "--json").stdout)
+
+    assert (added.returncode, imported.returncode) == (0, 0), added.stderr + imported.stderr
+    assert "deskhand mail login gmail --account google" in added.stdout
+    for name, refusal in (("archive", Exists), ("a~b", BadConfig)):
+        with pytest.raises(refusal):
+            plan_account(home.path, name, {"mail": "local", "address": "new@x.de"})
+    assert [json.loads(line)["account"] for line in searched.stdout.splitlines()] == ["old@x.de"]
+    findings = {each["name"]: each["state"] for each in checked["findings"] if each["name"].startswith("mail")}
+    assert findings == {f"mail {name}": "good" for name in ("main", "google", "work", "archive")}
+
+
 @requirement("accounts:watched")
 async def test_each_account_is_watched_and_a_draft_leaves_from_the_one_that_got_the_mail(
     accounts: Accounts, desk: Desk
@@ -386,6 +488,7 @@ LOCAL = '[[mail.accounts]]\nname = "{}"\nkind = "local"\naddress = "{}"\n'
         ),
         ('[[mail.accounts]]\nname = "b"\nkind = "local"\n', "mail.accounts.1", "needs its address"),
         ('[[mail.accounts]]\nname = "b"\nkind = "imap"\n', "mail.accounts.1", "needs imap_url"),
+        ('[[mail.accounts]]\nname = "b"\nkind = "gmail"\nsignature = "B"\n', "mail.accounts.1", "needs its address"),
         ('[[mail.accounts]]\nkind = "gmail"\n', "mail.accounts.1.name", "required"),
         (LOCAL.format("a", "a@x.de") + 'imap_url = "imap://u:secret@h"\n', "mail.accounts.1", "no option of a local"),
         (LOCAL.format("a", "a@x.de") + "colour = 1\n", "mail.accounts.1.colour", "not permitted"),

@@ -47,7 +47,7 @@ def _set(options: argparse.Namespace) -> None:
     del options
     kept = passwords.hash_password(_ask_password())
     with opened_desk() as desk:
-        ended = desk.store.write_sync(sessions.keep_password, kept)
+        ended = desk.store.write_sync(sessions.keep_password, desk.seal_password(kept))
         _record(desk, "set_password", {"sessions_ended": ended})
     if ended:
         print(f"the page has this password now; {ended} sessions ended")

@@ -29,6 +29,7 @@ def add_to(commands: Any) -> None:
     made = command(commands, "init", _init, "set the desk up: a few questions, or flags and --yes", json=True)
     made.add_argument("--vault", help="folder of your notes")
     made.add_argument("--mail", choices=("local", "gmail", "imap"), help="which mailbox")
+    made.add_argument("--account", help="add a further mail account of this name, with the mail flags")
     made.add_argument("--address", help="the desk's own mail address")
     made.add_argument("--imap-url", help="imaps://USER@HOST; the password is asked by `deskhand mail login imap`")
     made.add_argument("--smtp-url", help="smtps://USER@HOST")
@@ -44,6 +45,9 @@ def _init(options: argparse.Namespace) -> None:
     home = Path(environment.home(environment.variables()))
     flags = {name: getattr(options, flag) for flag, name in _FLAGS.items()}
     given = {name: value for name, value in flags.items() if value is not None}
+    if options.account is not None:
+        _add_account(home, options, given)
+        return
     if not options.yes:
         if not sys.stdin.isatty():
             raise InvalidInput("nobody can be asked here", hint="give flags and --yes; nothing was changed")
@@ -58,6 +62,22 @@ def _init(options: argparse.Namespace) -> None:
         print("nothing was changed")
     else:
         _carry_out(plan, options, folders=folders)
+
+
+def _add_account(home: Path, options: argparse.Namespace, given: dict[str, str]) -> None:
+    from deskhand.setup import init
+
+    strange = given.keys() - {"mail", "address", "imap_url", "smtp_url"}
+    if strange:
+        raise InvalidInput("--account goes with --mail, --address, --imap-url and --smtp-url alone")
+    plan = init.plan_account(home, options.account, given)
+    _show(plan, options)
+    if not options.yes and not sys.stdin.isatty():
+        raise InvalidInput("nobody can be asked here", hint="add --yes; nothing was changed")
+    if not confirm(f"Write {plan.file}?", yes=options.yes):
+        print("nothing was changed")
+    else:
+        _carry_out(plan, options, folders=False)
 
 
 def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool) -> None:

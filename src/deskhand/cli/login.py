@@ -2,10 +2,14 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.browser import open_privately
 from deskhand.cli.command import ask_secret, command, flag, group
+from deskhand.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from deskhand.config import Settings
 
 
 def add_to(mail: Any) -> None:
@@ -13,17 +17,34 @@ def add_to(mail: Any) -> None:
     gmail = command(login, "gmail", _gmail, "sign in to Gmail in a browser")
     gmail.add_argument("--client", type=Path, help="JSON of your desktop OAuth client at Google; once is enough")
     flag(gmail, "--no-browser", "print the address instead of opening a browser")
-    command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
+    imap = command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
+    for each in (gmail, imap):
+        each.add_argument("--account", help="one of several accounts, by its name (default: the one of that kind)")
+
+
+def _settings_of(name: str | None, kind: str) -> "Settings":
+    """The settings of the account that is meant: the one that is named, else the only one of that kind."""
+    from deskhand.config import load
+
+    settings = load().settings
+    if not settings.accounts:
+        return settings
+    fitting = [account for account in settings.mail_accounts if account.kind == kind]
+    if name is not None:
+        fitting = [settings.find_account(name)]
+    if len(fitting) != 1 or fitting[0].kind != kind:
+        names = ", ".join(account.name for account in settings.mail_accounts if account.kind == kind) or "none"
+        raise InvalidInput(f"say which {kind} account it is", hint=f"--account NAME; there are: {names}")
+    return settings.of_account(fitting[0])
 
 
 def _gmail(options: argparse.Namespace) -> None:
     import anyio
 
-    from deskhand.config import load
     from deskhand.mail.gmail import GmailMailbox
     from deskhand.mail.google_auth import installed_client, known_client, sign_in
 
-    settings = load().settings
+    settings = _settings_of(options.account, "gmail")
 
     def visit(url: str) -> None:
         print(f"Open this page and agree:\n{url}", flush=True)
@@ -45,14 +66,12 @@ def _gmail(options: argparse.Namespace) -> None:
 
 
 def _imap(options: argparse.Namespace) -> None:
-    from deskhand.config import load
     from deskhand.mail import credentials
     from deskhand.mail.accounts import imap_account, smtp_account
     from deskhand.mail.imap_session import ImapSession
     from deskhand.mail.smtp import try_sign_in
 
-    del options
-    settings = load().settings
+    settings = _settings_of(options.account, "imap")
     account = imap_account(settings)
     password = ask_secret(f"App password of {account.user} at {account.host}: ")
     ImapSession(account, password).close()

@@ -27,35 +27,39 @@ BATCH_MAILS = 500
 def add_to(commands: Any) -> None:
     mail = group(commands, "mail", "look into the mailbox, or bring mail into the local one")
     taken = command(mail, "import", _import, "take a Maildir, an mbox or .eml files into the local mailbox", json=True)
+    taken.add_argument("--account", help="into this local account (default: the default account)")
     taken.add_argument("path", type=Path, help="a Maildir, an mbox, an .eml file, or a folder with any of them")
     search = command(mail, "search", _search, "find mails, in Gmail's search syntax", json=True)
     search.add_argument("query", nargs="?", default="", help="such as 'from:alice is:unread' (default: everything)")
+    search.add_argument("--account", help="in this account alone (default: in all)")
     search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
     login.add_to(mail)
 
 
 def _import(options: argparse.Namespace) -> None:
-    seen, new, left_out = at_desk(partial(_import_all, path=options.path))
+    seen, new, left_out = at_desk(partial(_import_all, path=options.path, account=options.account))
     for file, why in left_out:
         print(f"left out: {file}: {why}", file=sys.stderr)
     facts = {"imported": new, "already_there": seen - new, "left_out": len(left_out)}
     tell(options, facts, f"{new:,} mails imported, {seen - new:,} were already there")
 
 
-async def _import_all(desk: "Desk", path: Path) -> tuple[int, int, list[tuple[Path, str]]]:
+async def _import_all(desk: "Desk", path: Path, account: str | None) -> tuple[int, int, list[tuple[Path, str]]]:
     from deskhand.errors import InvalidInput
     from deskhand.mail.importing import sources
     from deskhand.mail.local import LocalMailbox
 
-    if not isinstance(desk.mailbox, LocalMailbox):
-        raise InvalidInput(f"mail cannot be imported into the {desk.settings.mail} mailbox", hint="DESKHAND_MAIL=local")
+    into = desk.settings.find_account(account)
+    mailbox = desk.account_mailbox(into.name)
+    if not isinstance(mailbox, LocalMailbox):
+        raise InvalidInput(f"mail cannot be imported into the {into.kind} mailbox", hint="DESKHAND_MAIL=local")
     found, left_out = sources(path)
     total = sum(source.size for source in found)
     done = 0
     seen = 0
     new = 0
     for batch in _batches(found):
-        new += await desk.mailbox.receive([each.mail for each in batch])
+        new += await mailbox.receive([each.mail for each in batch])
         seen += len(batch)
         done += sum(each.size for each in batch)
         show_progress(done, total, f"{seen:,} mails")
@@ -80,10 +84,18 @@ def _batches(found: "list[Source]") -> "Iterator[list[ImportedMail]]":
 
 
 def _search(options: argparse.Namespace) -> None:
-    async def find(desk: "Desk") -> "list[MailSummary]":
-        return await desk.mailbox.search(options.query, options.limit)
+    async def find(desk: "Desk") -> "tuple[list[MailSummary], list[str]]":
+        from deskhand.mail.mailboxes import MailView, viewing
 
-    found = at_desk(find)
+        names = None
+        if options.account:
+            names = frozenset({desk.settings.find_account(options.account).name})
+        with viewing(MailView(names)) as view:
+            return await desk.mailbox.search(options.query, options.limit), view.describe_silent()
+
+    found, silent = at_desk(find)
+    for line in silent:
+        print(one_line(line), file=sys.stderr)
     if not found and options.query:
         print("no mail matches", file=sys.stderr)
     elif not found:

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     log = command(commands, "log", _log, "show what was done at this desk", json=True)
     log.add_argument("--limit", type=int, default=50, help="at most so many entries, the newest (default 50)")
-    flag(log, "--verify", "prove the record and the answers by password whole, or name the first that is not")
+    flag(
+        log, "--verify", "prove the record and the answers by password or passkey whole, or name the first that is not"
+    )
 
 
 def _log(options: argparse.Namespace) -> int:
@@ -37,20 +39,24 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
 
     from deskhand import audit
     from deskhand.audit import witness
+    from deskhand.gate.forgery import Forged, check_answers
 
     async def verify() -> audit.Verified | audit.Broken:
         # Of one state: lines that others append between the last page and the head would look like missing ones.
         found = await desk.store.read(audit.verify)
         return await witness.find_lost_end(desk.store, desk.settings.vault_path) or found
 
-    if forged := desk.store.write_sync(desk.policy.find_forged):
-        why = f"an answer to {forged} says that it was given with the password, but this desk did not write it"
-        tell(options, {"whole": False, "forged_answer": forged, "why": why}, f"NOT whole: {why}")
+    answers = desk.store.write_sync(check_answers, desk.policy)
+    if isinstance(answers, Forged):
+        facts: dict[str, Any] = {"whole": False, "forged_answer": answers.name, "why": answers.why}
+        tell(options, facts, f"NOT whole: {answers.why}")
         return 1
 
     match anyio.run(verify):
         case audit.Verified(entries):
-            tell(options, {"whole": True, "entries": entries}, f"whole: {entries} entries")
+            facts = {"whole": True, "entries": entries, "signatures": answers.signatures}
+            signed = f", {answers.signatures} signatures" if answers.signatures else ""
+            tell(options, facts, f"whole: {entries} entries{signed}")
             return 0
         case audit.Broken(seq, why):
             facts = {"whole": False, "first_bad_line": seq, "why": why}

@@ -25,6 +25,7 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
+from deskhand.gate.signatures import sign
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Sent
 from deskhand.store import Store, Transaction
@@ -80,7 +81,8 @@ class Gate:
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
         try:
-            action, answered = await self._complete(proposal)
+            meant, answered = await self._complete(proposal)
+            action = sign(meant, self._settings)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)

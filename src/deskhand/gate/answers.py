@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from deskhand import audit, clock
+from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
-from deskhand.gate import passwords
 from deskhand.gate.actions import Action, demand_sendable
+from deskhand.gate.claims import Claims
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.passkeys import Said
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import Answer, Claim, Policy, Typed, Word, approve, give
-from deskhand.gate.record import GateCall
-from deskhand.gate.requests import ANSWERABLE, Proof, Request, file_name
+from deskhand.gate.proofs import Answer, Claim, Policy, Signed, Word, approve, give
+from deskhand.gate.requests import ANSWERABLE, Request, file_name
 from deskhand.gate.waiting import Card, Waiting
 from deskhand.store import Store, Transaction
 
@@ -71,6 +71,7 @@ class Answers:
         self._waiting = waiting
         self._door = door
         self._policy = door.policy
+        self._claims = Claims(store, door.policy, now)
         self._go_on = go_on
         self._now = now
 
@@ -97,7 +98,7 @@ class Answers:
         """A yes without a hold: to this digest, or to what is there in this moment."""
         request = _demand_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
-            answer = await self._answer("approved", by, proof)
+            answer = await self._answer("approved", by, proof, request)
             now = self._now()
             await self._demand_sendable(request)
             await self._write(request, lambda tx: approve(tx, request, answer, now, due=now))
@@ -111,13 +112,19 @@ class Answers:
             raise Denied(f"the request {request_id} {why}", reason="decided")
         _demand_seen(request, digest)
         _demand_unheld(request)
-        await self._revise(request, _edit(request, letter), await self._answer("edited", by, proof))
+        action = _edit(request, letter)
+        said = Said(word="edited", about=((request.id, action.digest),))
+        proven = await self._claims.prove(by, proof, said)
+        await self._revise(request, action, self._policy.answer("edited", by, proven))
         return await self._waiting.card(request_id)
 
     async def approve_edited(
         self, request_id: str, digest: str, letter: Letter, by: str, proof: Claim = "page"
     ) -> Card:
-        proven = await self._prove(by, proof)
+        said = Said(word="approved")
+        if isinstance(proof, Signed):
+            said = await self.make_said("approved", [(request_id, digest)], letter)
+        proven = await self._claims.prove(by, proof, said)
         edited = await self.edit(request_id, digest, letter, by, proven)
         return await self.approve(request_id, edited.digest, by, proven)
 
@@ -125,7 +132,7 @@ class Answers:
         self, request_id: str, digest: str | None, reason: str | None, by: str, proof: Claim = "page"
     ) -> Card:
         request = _demand_seen(await self._demand_undecided(request_id), digest)
-        await self._reject(request, await self._answer("rejected", by, proof, reason), note=reason)
+        await self._reject(request, await self._answer("rejected", by, proof, request, words=reason), note=reason)
         return await self._waiting.card(request_id)
 
     async def respond(self, request_id: str, digest: str, words: str, by: str, proof: Claim = "page") -> Card:
@@ -134,7 +141,7 @@ class Answers:
         if not wish:
             raise InvalidInput("there are no words", fields=[FieldProblem("words", "is empty", "")])
         request = await self._open(request_id, digest)
-        answer = await self._answer("rejected", by, proof, wish)
+        answer = await self._answer("rejected", by, proof, request, words=wish, signed="responded")
         rejected = await self._reject(request, answer, note=f"{RESPONSE}{wish}", words=wish)
         responded = replace(answer, word="responded")
         now = self._now()
@@ -149,7 +156,7 @@ class Answers:
         if until <= now:
             problem = FieldProblem("until", "is not in the future", clock.iso(until))
             raise InvalidInput("a card can be put off only until later", fields=[problem])
-        answer = await self._answer("snoozed", by, proof)
+        answer = await self._answer("snoozed", by, proof, request)
         await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until))
         return await self._waiting.card(request_id)
 
@@ -157,7 +164,7 @@ class Answers:
         request = await self._waiting.find(request_id)
         now = self._now()
         if request.snoozed is not None and request.snoozed > now:
-            answer = await self._answer("woken", by, proof)
+            answer = await self._answer("woken", by, proof, request)
             await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=None))
         return await self._waiting.card(request_id)
 
@@ -166,7 +173,7 @@ class Answers:
         request = await self._waiting.find(request_id)
         if request.state != "held":
             raise _too_late(request)
-        answer = await self._answer("undone", by, proof)
+        answer = await self._answer("undone", by, proof, request)
         state = request.unanswered
         now = self._now()
         undone = await self._store.write(give, request, answer, state, now, due=None, proof=None)
@@ -178,35 +185,27 @@ class Answers:
         """From now on others like this one leave without a question, so often and until then."""
         request = _demand_seen(await self._waiting.find(request_id), digest)
         card = await self._waiting.card(request_id)
-        return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof))
+        return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof, request))
 
     async def permit_again(self, by: str, proof: Claim = "page") -> None:
         """Permissions that were turned off count again."""
-        self._policy.demand(await self._prove(by, proof))
+        proven = await self._claims.prove(by, proof, Said(word="permit again"))
+        self._policy.demand(proven.proof)
         await self._permitting.turn(by, on=True)
 
     # Whose word it is.
 
-    async def _answer(self, word: Word, by: str, proof: Claim, words: str | None = None) -> Answer:
-        return self._policy.answer(word, by, await self._prove(by, proof), words)
+    async def make_said(self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None) -> Said:
+        """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
+        if letter is not None:
+            requests = [(name, _edit(await self._waiting.find(name), letter).digest) for name, _ in requests]
+        return Said(word=signed, about=tuple(requests))
 
-    async def _prove(self, by: str, claim: Claim) -> Proof:
-        """What the claim proves. A password is compared with the desk's; a wrong one is on the record."""
-        if not isinstance(claim, Typed):
-            self._policy.demand(claim)
-            return claim
-        kept = await self._store.write(passwords.attempt_answer, claim.source, self._now())
-        if kept is None:
-            hint = "`deskhand password set` gives it one; of a guarded desk with sudo"
-            raise Denied("this desk has no password yet", reason="proof", hint=hint)
-        if not await asyncio.to_thread(passwords.matches, claim.password, kept):
-            now = self._now()
-            place = "terminal" if claim.source == "terminal" else "page"
-            entry = GateCall(by, "answer", place, now).entry("rejected", "wrong password", now)
-            await self._store.write(audit.append, entry)
-            raise Denied("the password is wrong", reason="proof", hint="nothing was answered; type it again")
-        await self._store.write(passwords.forget_wrong_answers, claim.source)
-        return "password"
+    async def _answer(
+        self, word: Word, by: str, claim: Claim, *requests: Request, words: str | None = None, signed: str | None = None
+    ) -> Answer:
+        said = Said(word=signed or word, about=tuple((request.id, request.digest) for request in requests))
+        return self._policy.answer(word, by, await self._claims.prove(by, claim, said), words)
 
     # Together.
 
@@ -227,7 +226,7 @@ class Answers:
         return request
 
     async def _hold(self, requests: Sequence[Request], by: str, proof: Claim) -> None:
-        answer = await self._answer("held", by, proof)
+        answer = await self._answer("held", by, proof, *requests, signed="approved")
         now = self._now()
         until = now + timedelta(seconds=self._settings.hold_seconds)
         for request in requests:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from deskhand.clock import iso
 from deskhand.errors import UnderWay
-from deskhand.gate import ledger
+from deskhand.gate import askers, ledger
 from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
@@ -86,6 +86,7 @@ def open_request(
         created=now,
         expires=now + LIFETIME,
         asked_by=by,
+        asker=askers.current_asker(),
         sender=sender,
         participants=participants,
         warnings=warnings,

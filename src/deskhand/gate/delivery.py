@@ -133,7 +133,8 @@ class Delivery:
 
     async def _demand_yes(self, request: Request) -> None:
         """A yes that names another text is none to this one: it waits again, and says so."""
-        if await self._store.read(self._door.policy.releases, request):
+        policy = self._door.policy
+        if await self._store.read(policy.releases, request) and await policy.finds_whole_record(self._store):
             return
         note = "A yes came to nothing: it was to another text, or proved too little. Look at it again."
         await self._store.write(ledger.change, request, request.unanswered, due=None, note=note)

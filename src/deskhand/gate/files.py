@@ -260,6 +260,7 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
         and (_is_address(given.get("to"), action.to) or (by_thread and given.get("to") is None))
         and _is_absent_or(given.get("thread_id"), action.thread_id)
         and _is_absent_or(given.get("reply_to_message_id"), action.reply_to_message_id)
+        and _is_absent_or(given.get("account"), action.account)
         and _is_subject(given.get("subject"), action)
         and _is_fresh(given.get("expires"), now)
     )

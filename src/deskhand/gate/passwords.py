@@ -7,6 +7,7 @@ from hashlib import scrypt
 
 from deskhand import clock
 from deskhand.errors import FieldProblem, InvalidInput, RateLimited
+from deskhand.gate.passkeys import Seal
 from deskhand.store import Transaction
 
 SHORTEST = 10
@@ -17,10 +18,14 @@ NOTED = 20
 WINDOW = timedelta(minutes=15)
 DAY = timedelta(days=1)
 FIRST_WAIT = timedelta(minutes=1)
-"""After five wrong passwords with answers; each further one doubles it."""
+"""After five wrong passwords with answers; each further one doubles it, up to a quarter of an hour."""
+KNOWN = timedelta(days=90)
+"""For so long a place is known from which somebody signed in."""
 _COST = 2**15
 _BLOCK = 8
 _LANES = 1
+_PARTS = 6
+"""Of a hash, with a colon between; a seal is one more."""
 
 
 def hash_password(password: str) -> str:
@@ -37,9 +42,29 @@ def hash_password(password: str) -> str:
 
 def matches(password: str, kept: str) -> bool:
     """Whether this is the password. Slow on purpose: not for the event loop, nor for a transaction."""
-    _, cost, block, lanes, salt, digest = kept.split(":")
+    _, cost, block, lanes, salt, digest, *_ = kept.split(":")
     found = _derive(password[:LONGEST], bytes.fromhex(salt), int(cost), int(block), int(lanes))
     return hmac.compare_digest(found, bytes.fromhex(digest))
+
+
+def seal_hash(kept: str, seal: Seal) -> str:
+    """The hash with a seal behind it, which nobody can make who can only write to the database."""
+    return f"{kept}:{seal('password', kept)}"
+
+
+def is_genuine(kept: str, seal: Seal, *, seal_needed: bool) -> bool:
+    """Whether this desk wrote the hash; one of an earlier version has no seal, and counts until one is needed."""
+    bare, _, mark = kept.rpartition(":")
+    if bare.count(":") < _PARTS - 1:
+        return not seal_needed
+    return hmac.compare_digest(mark.encode(), seal("password", bare).encode())
+
+
+def adopt(tx: Transaction, seal: Seal) -> None:
+    """Seal the password that an earlier version kept."""
+    row = tx.one("SELECT hash FROM page_password")
+    if row is not None and row[0].count(":") < _PARTS:
+        tx.execute("UPDATE page_password SET hash = ?", seal_hash(row[0], seal))
 
 
 def keep(tx: Transaction, kept: str) -> bool:
@@ -58,11 +83,15 @@ def is_set(tx: Transaction) -> bool:
     return tx.one("SELECT 1 FROM page_password") is not None
 
 
-def attempt(tx: Transaction, now: datetime) -> str | None:
-    """Count a try before it is made, so that many at once are not more than five; the hash to compare with."""
+def attempt(tx: Transaction, now: datetime, place: str = "") -> str | None:
+    """Count a try before it is made, so that many at once are not more than five; the hash to compare with.
+
+    A place from which somebody signed in before has a count of its own: strangers elsewhere lock nobody out of it.
+    """
     # The row is the lock: tries that come at once, through whatever process, are counted one after the other.
     tx.execute("UPDATE page_password SET hash = hash")
-    if _failures(tx, "password", now) >= TRIES:
+    way = _way_from(tx, place)
+    if _failures(tx, way, now) >= TRIES:
         seconds = round(WINDOW.total_seconds())
         raise RateLimited(
             "too many wrong passwords",
@@ -72,12 +101,24 @@ def attempt(tx: Transaction, now: datetime) -> str | None:
     row = tx.one("SELECT hash FROM page_password")
     if row is None:
         return None
-    _count(tx, "password", now)
+    _count(tx, way, now)
     return str(row[0])
 
 
-def forget_wrong_passwords(tx: Transaction) -> None:
-    tx.execute("DELETE FROM entry_failures WHERE way = 'password'")
+def forget_wrong_passwords(tx: Transaction, place: str = "") -> None:
+    tx.execute("DELETE FROM entry_failures WHERE way = ?", _way_from(tx, place))
+
+
+def know_place(tx: Transaction, place: str, now: datetime) -> None:
+    """Somebody proved to be the person there."""
+    tx.execute("DELETE FROM known_places WHERE place = ? OR at <= ?", place, clock.to_ms(now - KNOWN))
+    tx.execute("INSERT INTO known_places (place, at) VALUES (?, ?)", place, clock.to_ms(now))
+
+
+def _way_from(tx: Transaction, place: str) -> str:
+    if tx.one("SELECT 1 FROM known_places WHERE place = ?", place):
+        return f"password {place}"
+    return "password"
 
 
 def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
@@ -89,13 +130,13 @@ def attempt_answer(tx: Transaction, source: str, now: datetime) -> str | None:
     way = f"answer {source}"
     before = tx.all("SELECT at FROM entry_failures WHERE way = ? AND at > ? ORDER BY at", way, clock.to_ms(now - DAY))
     if len(before) >= TRIES:
-        wait = FIRST_WAIT * 2 ** min(len(before) - TRIES, 10)
+        wait = min(WINDOW, FIRST_WAIT * 2 ** min(len(before) - TRIES, 10))
         left = clock.from_ms(before[-1][0]) + wait - now
         if left > timedelta():
             seconds = max(1, round(left.total_seconds()))
             raise RateLimited(
                 "too many wrong passwords were typed here; nothing was answered",
-                hint=f"wait {seconds} seconds, or sign in again with a fresh link: deskhand link",
+                hint=f"wait {seconds} seconds, or use a passkey",
                 retry_after_seconds=seconds,
             )
     row = tx.one("SELECT hash FROM page_password")

@@ -5,32 +5,49 @@ its proof is enough at this desk; a claim asks it again before anything leaves.
 """
 
 import hmac
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from deskhand import audit, clock
+from deskhand.audit import witness
 from deskhand.config import LeastProof
 from deskhand.errors import Denied
-from deskhand.gate import ledger, permissions
+from deskhand.gate import history, ledger, passkeys, passwords, permissions
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.passkeys import Assertion, KeptAssertion
 from deskhand.gate.permissions import Permission
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Proof, Request, State
-from deskhand.store import Transaction
+from deskhand.store import Store, Transaction
 
 Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted"]
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
-    "vault": ("vault", "hand-written", "page", "terminal", "password"),
-    "page": ("page", "terminal", "password"),
-    "passkey": ("password",),
+    "vault": ("vault", "hand-written", "page", "terminal", "password", "passkey"),
+    "page": ("page", "terminal", "password", "passkey"),
+    "passkey": ("password", "passkey"),
 }
 _WANTED: dict[LeastProof, str] = {
     "vault": "answer it in the vault, on the page or in the terminal",
     "page": "answer it on the page or in the terminal",
-    "passkey": "type your password for this one answer, on the page or in the terminal",
+    "passkey": "use a passkey on the page, or type your password for this one answer, there or in the terminal",
 }
+_SIGNED_AS: dict[Word, tuple[str, ...]] = {
+    "held": ("approved",),
+    "edited": ("edited", "approved"),
+    "rejected": ("rejected", "responded"),
+}
+"""What the person signed, where it is not the word that is written down: one signature may mean two answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A proof that was looked at; with the signature, where it is one."""
+
+    proof: Proof
+    signature: KeptAssertion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +59,17 @@ class Typed:
     """Where it was typed: a session, or the terminal. Who guesses in one place keeps nobody out of another."""
 
 
-Claim = Proof | Typed
-"""What somebody brings with an answer."""
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A passkey's signature, on the page of this origin and in this session."""
+
+    assertion: Assertion
+    origin: str
+    session: str
+
+
+Claim = Proof | Typed | Signed | Proven
+"""What somebody brings with an answer; what was looked at before is taken as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +81,25 @@ class Answer:
     proof: Proof
     words: str | None
     policy: "Policy"
+    signature: KeptAssertion | None = None
+
+
+class WrittenAnswer(NamedTuple):
+    """An answer's row, but for its evidence."""
+
+    request_id: str
+    revision: int
+    word: Word
+    digest: str
+    proof: Proof
+    said_by: str
+    at: int
+    words: str | None
+    number: int
+    assertion: str | None
+
+
+ANSWER_COLUMNS = ", ".join(WrittenAnswer._fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +108,9 @@ class Policy:
 
     least: LeastProof
     key: Callable[[], str]
-    """By which a password's answer is known again; never in the database."""
+    """By which this desk knows again what it has written; never in the database."""
+    seals_password: Callable[[], bool] = bool
+    """Whether a password without a seal is none here: since this version started."""
 
     def counts(self, proof: Proof) -> bool:
         return proof in _COUNT[self.least]
@@ -72,9 +119,10 @@ class Policy:
         if not self.counts(proof):
             raise Denied("this proves too little to count as your answer", reason="proof", hint=_WANTED[self.least])
 
-    def answer(self, word: Word, by: str, proof: Proof, words: str | None = None) -> Answer:
-        self.demand(proof)
-        return Answer(word, by, proof, words, self)
+    def answer(self, word: Word, by: str, proof: Proof | Proven, words: str | None = None) -> Answer:
+        proven = proof if isinstance(proof, Proven) else Proven(proof)
+        self.demand(proven.proof)
+        return Answer(word, by, proven.proof, words, self, proven.signature)
 
     def answer_under(self, permission: Permission) -> Answer:
         """The yes that a permission gives; it rests like any other."""
@@ -87,25 +135,33 @@ class Policy:
         if self.least == "passkey":
             return self._is_last_word(tx, request)
         marks = ", ".join("?" for _ in _COUNT[self.least])
-        sql = "SELECT 1 FROM answers WHERE request_id = ? AND digest = ? AND word IN ('held', 'approved') AND proof IN"
-        row = tx.one(f"{sql} ({marks}) LIMIT 1", request.id, request.action.digest, *_COUNT[self.least])
-        return row is not None
+        sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND digest = ?"
+        named = f"word IN ('held', 'approved') AND proof IN ({marks})"
+        rows = tx.all(f"{sql} AND {named}", request.id, request.action.digest, *_COUNT[self.least])
+        return any(row[4] != "passkey" or self._stands(tx, row) for row in rows)
+
+    async def finds_whole_record(self, store: Store) -> bool:
+        """Whether the record, where a yes is believed because of it, ends as was noted beside the database."""
+        return self.least != "passkey" or await witness.find_lost_end(store, None) is None
 
     def _is_last_word(self, tx: Transaction, request: Request) -> bool:
-        """Whether the yes is the person's last word and was written by a desk that knew the key."""
+        """Whether the yes is the person's last word, by a proof that still stands, and the record agrees."""
         sql = (
-            "SELECT word, digest, number, evidence FROM answers WHERE request_id = ?"
+            f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ?"
             " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
         )
         row = tx.one(sql, request.id)
-        if row is None or row[0] not in ("held", "approved") or row[1] != request.action.digest:
+        if row is None or row[2] not in ("held", "approved") or row[3] != request.action.digest:
             return False
-        return hmac.compare_digest(str(row[3]), self.sign(request.id, *row[:3]))
+        return self._stands(tx, row) and self._agrees_with_record(tx, request.id, row[3], row[6])
+
+    def _agrees_with_record(self, tx: Transaction, request_id: str, digest: str, at: int) -> bool:
+        return self.least != "passkey" or history.ends_with_yes(tx, request_id, digest, clock.from_ms(at))
 
     def _is_permitted(self, tx: Transaction, request: Request) -> bool:
         """Whether the permission under which it was let through still counts, and is the person's."""
         sql = (
-            "SELECT word, digest, number, proof, evidence FROM answers WHERE request_id = ?"
+            "SELECT word, digest, number, proof, evidence, at FROM answers WHERE request_id = ?"
             " AND word IN ('held', 'approved', 'rejected', 'undone') ORDER BY number DESC, word DESC LIMIT 1"
         )
         row = tx.one(sql, request.id)
@@ -115,7 +171,9 @@ class Policy:
         if row[1] != request.action.digest or used.names != request.action.named():
             return False
         evidence = self.sign(request.id, f"permission {used.id}", row[1], row[2])
-        return hmac.compare_digest(str(row[4]), evidence) and self.vouches(used)
+        if not hmac.compare_digest(str(row[4]), evidence) or not self.vouches(used):
+            return False
+        return self._agrees_with_record(tx, request.id, row[1], row[5])
 
     def vouches(self, permission: Permission) -> bool:
         """Whether a desk with this key has written it down as it is, and its proof counts here."""
@@ -125,15 +183,58 @@ class Policy:
     def sign_terms(self, permission: Permission) -> str:
         return hmac.digest(self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256").hex()
 
-    def find_forged(self, tx: Transaction) -> str | None:
-        """The first request with an answer by password that no desk with this key has written down."""
-        sql = "SELECT request_id, word, digest, number, evidence FROM answers WHERE proof = 'password' ORDER BY at"
-        rows = tx.all(sql)
-        return next((row[0] for row in rows if not hmac.compare_digest(str(row[4]), self.sign(*row[:4]))), None)
+    def _stands(self, tx: Transaction, row: tuple[Any, ...]) -> bool:
+        """Whether this desk wrote it, and a key that signed it was not revoked since."""
+        written = WrittenAnswer(*row[:-1])
+        if self.find_flaw(tx, written, str(row[-1])):
+            return False
+        signer = written.assertion and KeptAssertion.model_validate_json(written.assertion).assertion.id
+        key = signer and passkeys.find(tx, self.seal, signer)
+        return not key or key.revoked is None
+
+    def find_flaw(self, tx: Transaction, written: WrittenAnswer, evidence: str) -> str | None:
+        """Why an answer by password or passkey is not as this desk wrote it; None where it is."""
+        own = [self.evidence(written)]
+        if written.proof == "password":  # as versions before passkeys wrote it
+            own.append(self.sign(written.request_id, written.word, written.digest, written.number))
+        if not any(hmac.compare_digest(evidence.encode(), each.encode()) for each in own):
+            return "this desk did not write it"
+        if written.proof != "passkey":
+            return None
+        return self._find_wrong_signature(tx, written)
+
+    def _find_wrong_signature(self, tx: Transaction, written: WrittenAnswer) -> str | None:
+        kept = KeptAssertion.model_validate_json(written.assertion or "")
+        said = kept.said
+        key = passkeys.find(tx, self.seal, kept.assertion.id)
+        if key is None or not key.counts_at(clock.from_ms(written.at)):
+            return "its passkey is not one of this desk, or was revoked before"
+        if (written.request_id, written.digest) not in said.about:
+            return "another text was signed"
+        if said.word not in _SIGNED_AS.get(written.word, (written.word,)):
+            return "another answer was signed"
+        try:
+            passkeys.check(key, said, kept.assertion)
+        except Denied as error:
+            return error.message
+        return None
+
+    def demand_own_password(self, kept: str) -> None:
+        """Refuse a password that somebody else put into the database."""
+        if not passwords.is_genuine(kept, self.seal, seal_needed=self.seals_password()):
+            hint = "set it again: `deskhand password set`; of a guarded desk with sudo"
+            raise Denied("the password in the database was not set by this desk", reason="proof", hint=hint)
 
     def sign(self, request_id: str, word: str, digest: str, number: int) -> str:
         said = "\n".join(("answer", request_id, word, digest, str(number)))
         return hmac.digest(self.key().encode(), said.encode(), "sha256").hex()
+
+    def evidence(self, written: WrittenAnswer) -> str:
+        return self.seal("answer", *written)
+
+    def seal(self, *facts: str | int | None) -> str:
+        """What nobody can make who does not know the key."""
+        return hmac.digest(self.key().encode(), json.dumps(facts).encode(), "sha256").hex()
 
 
 def give(
@@ -144,7 +245,7 @@ def give(
     if isinstance(changed, Request):
         _write_down(tx, changed, answer, now)
         call = GateCall(answer.by, answer.word, changed.action.target, now)
-        more = facts_of(changed) | {"proof": answer.proof}
+        more = facts_of(changed) | {"proof": _describe_proof(changed, answer)}
         if answer.word in ("held", "snoozed"):
             more["until"] = clock.iso(changed.snoozed or changed.due or now)
         audit.append(tx, call.entry("success", None, now, **more))
@@ -194,17 +295,35 @@ def carry_over_yes(tx: Transaction, request: Request, words: str, digest: str) -
     return copied > 0
 
 
+def _describe_proof(request: Request, answer: Answer) -> dict[str, Any]:
+    """What the record says of a proof: its kind, and what was signed by which key."""
+    if answer.signature is None:
+        return {"kind": answer.proof}
+    return {"kind": answer.proof, "credential": answer.signature.assertion.id, "digest": request.digest}
+
+
 def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime) -> None:
     before = tx.one("SELECT MAX(number) FROM answers WHERE request_id = ?", request.id)
     number = 1 + ((before and before[0]) or 0)
+    assertion = None
+    if answer.signature is not None:
+        assertion = answer.signature.model_dump_json()
+    written = WrittenAnswer(
+        request_id=request.id,
+        revision=request.revision,
+        word=answer.word,
+        digest=request.digest,
+        proof=answer.proof,
+        said_by=answer.by,
+        at=clock.to_ms(now),
+        words=answer.words,
+        number=number,
+        assertion=assertion,
+    )
     evidence = None
-    if answer.proof == "password":
-        evidence = answer.policy.sign(request.id, answer.word, request.digest, number)
+    if answer.proof in ("password", "passkey"):
+        evidence = answer.policy.evidence(written)
     if answer.proof == "permission":
         evidence = answer.policy.sign(request.id, answer.by, request.digest, number)
-    tx.execute(
-        "INSERT INTO answers (request_id, revision, word, digest, proof, said_by, at, words, number, evidence)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        *(request.id, request.revision, answer.word, request.digest, answer.proof, answer.by),
-        *(clock.to_ms(now), answer.words, number, evidence),
-    )
+    marks = ", ".join("?" for _ in written)
+    tx.execute(f"INSERT INTO answers ({ANSWER_COLUMNS}, evidence) VALUES ({marks}, ?)", *written, evidence)

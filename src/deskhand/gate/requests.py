@@ -25,9 +25,9 @@ State = Literal[
     "waiting", "held", "approved", "sending", "sent", "unknown", "rejected", "expired", "withdrawn", "failed"
 ]
 Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
-Proof = Literal["vault", "page", "terminal", "hand-written", "password", "permission"]
-"""Why an answer counts as the person's: how it came in, that the password was typed for this one, or that a permission
-covers it."""
+Proof = Literal["vault", "page", "terminal", "hand-written", "password", "passkey", "permission"]
+"""Why an answer counts as the person's: how it came in, that a password or a signature was given for this one, or that
+a permission covers it."""
 Resting = Literal["dev_mode", "unconfirmed"]
 """Why nobody goes on with it by itself: DEV_MODE is on, or a file in Approved/ is no yes until it is confirmed."""
 
@@ -64,6 +64,8 @@ class Request:
     expires: datetime | None = None
     asked_by: str | None = None
     """The door by which it was proposed; of a draft the rule, the model or the assistant that decided so."""
+    asker: str | None = None
+    """Who asked by that door, in words that a person knows."""
     reason: str | None = None
     """Why it was drafted, in the words of who decided so."""
     mail: str | None = None

@@ -17,13 +17,20 @@ def allow(tx: Transaction, action: Action, *, now: datetime, limits: Limits) -> 
     """Whether the rate lets one more mail leave now. Holds until the transaction ends: see `take_turns`."""
     if not action.counted:
         return Allow()
-    return judge(sent=sent_since(tx, now - limits.window), now=now, limits=limits)
+    return judge(sent=sent_since(tx, now - limits.window, action.account), now=now, limits=limits)
 
 
-def sent_since(tx: Transaction, since: datetime) -> list[datetime]:
-    """When mails left that still count in the rate window, oldest first."""
-    rows = tx.all("SELECT at FROM sends WHERE at > ? ORDER BY at", clock.to_ms(since))
+def sent_since(tx: Transaction, since: datetime, account: str) -> list[datetime]:
+    """When mails left the account that still count in its rate window, oldest first; of the oldest rows nobody knows
+    the account, and they count in each."""
+    sql = "SELECT at FROM sends WHERE at > ? AND (account IS NULL OR account = ?) ORDER BY at"
+    rows = tx.all(sql, clock.to_ms(since), account.casefold())
     return [clock.from_ms(at) for (at,) in rows]
+
+
+def count_since(tx: Transaction, since: datetime) -> int:
+    """How many mails left, whichever the account."""
+    return len(tx.all("SELECT at FROM sends WHERE at > ?", clock.to_ms(since)))
 
 
 def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta) -> Request | Conflict:
@@ -34,7 +41,8 @@ def claim(tx: Transaction, request: Request, *, now: datetime, lease: timedelta)
         tx, replace(request, state="approved"), "sending", frozen=frozen, lease=until, due=until, tried=now
     )
     if isinstance(claimed, Request) and request.action.counted:
-        tx.execute("INSERT INTO sends (action_id, at) VALUES (?, ?)", request.id, clock.to_ms(now))
+        values = (request.id, clock.to_ms(now), request.action.account.casefold())
+        tx.execute("INSERT INTO sends (action_id, at, account) VALUES (?, ?, ?)", *values)
     return claimed
 
 

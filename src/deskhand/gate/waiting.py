@@ -13,6 +13,7 @@ from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import enclosures, ledger, recipients
 from deskhand.gate.actions import addresses_of
+from deskhand.gate.askers import describe_asker
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
@@ -66,6 +67,8 @@ class Card:
     difference: str | None
     """To what was proposed, as a unified diff."""
     asked_by: str
+    asker: str
+    """Who asks, in words."""
     """Which door proposed it, and for a draft by which rule or model."""
     reason: str | None
     """Why it was drafted, as the rule or the model said it; not the desk's own words."""
@@ -243,6 +246,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         answers=mail.reply_to_message_id,
         difference=request.difference,
         asked_by=request.asked_by or "not written down",
+        asker=describe_asker(request.asker, request.asked_by),
         reason=request.reason,
         risk=risk,
         created=request.created,

@@ -42,7 +42,7 @@ class MailSummary:
     label_ids: tuple[str, ...] = ()
     """The provider's own ids of the labels, where it has any beside their names."""
     account: str = ""
-    """The address of the account that has it, where the desk has several."""
+    """The address of the account that has it, where the desk has several; the alias that it was sent to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from deskhand.errors import (
     printable,
 )
 from deskhand.mail import FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, WatchedMailbox
+from deskhand.mail.addresses import people
 from deskhand.mail.changes import Deed
 
 T = TypeVar("T")
@@ -181,25 +182,31 @@ class Mailboxes:
         return answer
 
     async def get(self, message_id: str) -> FullMessage:
-        name, own = self._place(message_id)
+        name, own = self.place(message_id)
         found = await self.box(name).get(own)
         (summary,) = await self._mark(name, [found.summary])
-        return replace(found, summary=summary)
+        return replace(found, summary=replace(summary, account=self._reached(name, summary.account, found)))
+
+    def _reached(self, name: str, address: str, mail: FullMessage) -> str:
+        """By which of its own addresses the mail reached the account: from there it is answered."""
+        named = {person.address.casefold() for person in people(f"{mail.summary.to}, {mail.cc}")}
+        own = [address, *self._accounts[name].aliases]
+        return next((each for each in own if each.casefold() in named), address)
 
     async def read_raw(self, message_id: str) -> bytes:
-        name, own = self._place(message_id)
+        name, own = self.place(message_id)
         return await self.box(name).read_raw(own)
 
     async def thread(self, thread_id: str) -> list[MailSummary]:
-        name, own = self._place(thread_id)
+        name, own = self.place(thread_id)
         return await self._mark(name, await self.box(name).thread(own))
 
     async def move(self, message_id: str, label: str) -> None:
-        name, own = self._place(message_id)
+        name, own = self.place(message_id)
         await self.box(name).move(own, label)
 
     async def add_label(self, message_id: str, label: str) -> None:
-        name, own = self._place(message_id)
+        name, own = self.place(message_id)
         await self.box(name).add_label(own, label)
 
     async def list_mails(self, ids: Sequence[str]) -> list[MailSummary]:
@@ -207,7 +214,7 @@ class Mailboxes:
         for name, own_ids in self._by_account(ids).items():
             mails = await self._mark(name, await self.box(name).list_mails(own_ids))
             found |= {(name, own): mail for own, mail in zip(own_ids, mails, strict=True)}
-        return [found[self._place(each)] for each in ids]
+        return [found[self.place(each)] for each in ids]
 
     async def change(self, ids: Sequence[str], change: Deed) -> int:
         count = 0
@@ -219,7 +226,7 @@ class Mailboxes:
         name = self._sender()
         own = None
         if thread_id is not None:
-            name, own = self._place(thread_id)
+            name, own = self.place(thread_id)
         saved = await self.box(name).create_draft(raw, own)
         return SavedDraft(
             carry(name, saved.id), message_id=carry(name, saved.message_id), thread_id=carry(name, saved.thread_id)
@@ -252,7 +259,7 @@ class Mailboxes:
         self._demand_in_view(name)
         thread = None
         if mail.thread_id is not None:
-            place, own = self._place(mail.thread_id)
+            place, own = self.place(mail.thread_id)
             thread = own if place == name else None
         return self.box(name), name, replace(mail, thread_id=thread)
 
@@ -269,8 +276,8 @@ class Mailboxes:
             raise InvalidInput("name the account from which it leaves", fields=[problem])
         return seen[0]
 
-    def _place(self, desk_id: str) -> tuple[str, str]:
-        """The account in which it lies, and its id there. One of the days before there were several is main's."""
+    def place(self, desk_id: str) -> tuple[str, str]:
+        """The account in which it lies, which the call must see, and its id there. A bare one is main's."""
         name, own = split(desk_id)
         if name is None:
             name = MAIN if MAIN in self._accounts else self._default
@@ -290,7 +297,7 @@ class Mailboxes:
 
     def _by_account(self, ids: Sequence[str]) -> dict[str, list[str]]:
         found: dict[str, list[str]] = {}
-        for name, own in map(self._place, ids):
+        for name, own in map(self.place, ids):
             found.setdefault(name, []).append(own)
         return found
 

@@ -132,9 +132,9 @@ class Orchestrator:
 
     async def _look_everywhere(self) -> None:
         errors = [await self._attempt(self._look(name), self._part(name)) for name in self._accounts]
-        wrong = next((error for error in errors if isinstance(error, BadConfig)), None)
-        if wrong is not None:
-            raise wrong
+        wrong = [error for error in errors if isinstance(error, BadConfig)]
+        if len(wrong) == len(errors):
+            raise wrong[0]
 
     async def _look(self, account: str) -> None:
         named = "mailbox" if len(self._accounts) == 1 else f"mail {account}"

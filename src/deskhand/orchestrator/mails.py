@@ -14,6 +14,7 @@ from deskhand.gate import ledger
 from deskhand.gate.actions import Mail, in_thread, own_address
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
+from deskhand.gate.signatures import with_signature
 from deskhand.mail import FullMessage, mime
 from deskhand.mail.mailboxes import split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
@@ -104,7 +105,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     if decision.decision in ("draft_reply", "urgent"):
         account = await own_address(desk.mailbox, mail)
         try:
-            draft = _draft(held, mail, decision, account, now)
+            signature = desk.settings.signature_of(account)
+            draft = _draft(held, mail, decision, account, signature, now)
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     refused = await desk.store.read(ledger.find_refused, held.step.key)
@@ -133,7 +135,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     await held.note("decided", lambda tx: ledger.insert(tx, request), **changes)
 
 
-def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, now: datetime) -> Request:
+def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, signature: str, now: datetime) -> Request:
     """The reply as a request. Whom it goes to is read from the headers; nobody who decides can choose it."""
     number = held.step.data.drafts + 1
     ending = f"-{number}" if number > 1 else ""
@@ -144,7 +146,7 @@ def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, now:
         account=account,
         to=mime.reply_recipient(mail, account),
         subject=mime.reply_subject(mail.summary.subject),
-        body=f"{body}\n" if body else "",
+        body=with_signature(f"{body}\n" if body else "", signature),
     )
     action = reply
     sender = None

@@ -13,6 +13,7 @@ from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger
 from deskhand.gate.actions import SendEmail, complete
 from deskhand.gate.requests import Request, draft_file_name
+from deskhand.gate.signatures import sign
 from deskhand.orchestrator import files, steps
 from deskhand.store import Transaction
 
@@ -58,7 +59,7 @@ async def _goes_by_server(desk: Desk, request: Request) -> bool:
         action, _ = await complete(_letter(request), desk.mailbox)
     except (NotFound, NoAccount):
         return False  # the mail that it answers is gone; the approved reply is whole without it
-    return action.digest == request.digest
+    return sign(action, desk.settings).digest == request.digest
 
 
 def _letter(request: Request) -> SendEmail:

@@ -3,7 +3,7 @@
 from deskhand import environment
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate import ledger, passwords
+from deskhand.gate import ledger, passkeys, passwords
 from deskhand.store import Transaction
 from deskhand.web import sessions
 
@@ -21,4 +21,5 @@ def forget_all() -> None:
 def _forget(tx: Transaction) -> None:
     sessions.end_all(tx)
     passwords.remove(tx)
+    passkeys.forget_all(tx)
     ledger.take_back_all(tx, _NOTE)

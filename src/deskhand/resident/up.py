@@ -64,6 +64,7 @@ async def up(
     stop_on_signals(stop)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     arrivals = Arrivals(desk) if demo else None
+    await asyncio.to_thread(desk.adopt_password)
     made = open_doors(desk)
     if arrivals is not None:
         made.routes.extend(arrivals.routes())

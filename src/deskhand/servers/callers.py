@@ -10,12 +10,13 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from mcp.server.auth.settings import AuthSettings
 from mcp.server.transport_security import TransportSecuritySettings
+from mcp_types import Implementation
 from pydantic import AnyHttpUrl
 from starlette.datastructures import URL, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deskhand import tokens
-from deskhand.errors import OutOfScope
+from deskhand.errors import OutOfScope, printable
 from deskhand.tokens import Area, Token
 
 _DESK = "desk"
@@ -25,6 +26,16 @@ _HELD = "held"
 """The claim that has the scopes as they were given, with the mail accounts to which they are narrowed."""
 METADATA = "/.well-known/oauth-protected-resource"
 """Before an endpoint's path: what a client must know to ask for a token."""
+
+_PROGRAMS = {
+    "claude-ai": "Claude",
+    "claude-code": "Claude Code",
+    "codex-mcp-client": "Codex",
+    "cursor-vscode": "Cursor",
+    "gemini-cli-mcp-client": "Gemini CLI",
+    "openai-mcp": "ChatGPT",
+}
+"""What people call programs that call themselves so."""
 
 Authenticate = Callable[[str, str | None], Awaitable[Token | None]]
 """Finds what is kept of a token that an assistant or a user shows at an endpoint."""
@@ -36,6 +47,18 @@ def client() -> str | None:
     if access is None:
         return None
     return access.client_id.removeprefix(_TOKEN)
+
+
+def describe_caller(said: Implementation | None) -> str:
+    """Who calls, as a person knows them: what the program calls itself, and how it came in."""
+    name = "An assistant"
+    if said is not None:
+        known = _PROGRAMS.get(said.name.casefold())
+        name = printable(" ".join(f"{known or said.title or said.name} {said.version}".split()), 60)
+    token = client()
+    if token is None:
+        return f"{name} on this machine"
+    return f"{name}, with the token “{token}”"
 
 
 def is_service() -> bool:

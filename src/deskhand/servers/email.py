@@ -18,6 +18,7 @@ from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
 from deskhand.servers.callers import client
@@ -106,7 +107,8 @@ def email_tools(desk: Desk) -> list[DeskTool]:
             return _only(f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}")
         with _saying("Error creating draft"):
             account = await desk.mailbox.address()
-            mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=letter.body)
+            text = with_signature(letter.body, desk.settings.signature_of(account))
+            mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=text)
             raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
             draft = await desk.mailbox.create_draft(raw, None)
         kind = await kind_of(desk, account)

@@ -38,6 +38,7 @@ from deskhand.errors import (
     mcp_error,
     printable,
 )
+from deskhand.gate.askers import asking_as
 from deskhand.listen import serve_http
 from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers import callers
@@ -159,7 +160,7 @@ class DeskServer(SDKServer):
             self._demand_tool(made)
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
-            with self._view(made, arguments) as view:
+            with self._view(made, arguments) as view, asking_as(_describe_caller(context)):
                 # The SDK hands on what StrictMetadata made of the tool's answer.
                 ended: Any = await super().call_tool(made.name, made.own_arguments(arguments), context)
         except DeskError as error:
@@ -243,6 +244,13 @@ class DeskServer(SDKServer):
 
     async def run_http_async(self, port: int) -> None:
         await serve_http(self.streamable_http_app(), port, "/mcp")
+
+
+def _describe_caller(context: Context[None, Any] | None) -> str:
+    said = None
+    if context is not None and context.session.client_params is not None:
+        said = context.session.client_params.client_info
+    return callers.describe_caller(said)
 
 
 def protocol_error(error: DeskError) -> MCPError:

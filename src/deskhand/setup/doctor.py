@@ -5,6 +5,7 @@ import inspect
 import sqlite3
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import httpx2
 
@@ -72,7 +73,18 @@ DEEP: dict[str, Check] = {
 async def checkup(desk: Desk, *, deeply: bool = False) -> list[Finding]:
     """Every part in turn; one that fails is a finding, never the end of the check-up."""
     checks = CHECKS | DEEP if deeply else CHECKS
-    return [replace(await _check(check, desk), name=name) for name, check in checks.items()]
+    found: list[Finding] = []
+    for name, check in checks.items():
+        for part, work in _each_account(desk, name, check).items():
+            found.append(replace(await _check(work, desk), name=part))
+    return found
+
+
+def _each_account(desk: Desk, name: str, check: Check) -> dict[str, Check]:
+    """The check of the mailbox for each account, where the desk has several."""
+    if name != "mailbox" or not desk.settings.accounts:
+        return {name: check}
+    return {f"mail {each.name}": partial(parts.mailbox, account=each) for each in desk.settings.mail_accounts}
 
 
 def repair(desk: Desk) -> list[str]:

@@ -15,7 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from deskhand.config import OPTIONS, Option, Settings, display, is_secret, load, sentence
 from deskhand.environment import flat
-from deskhand.errors import BadConfig, FieldProblem, InvalidInput
+from deskhand.errors import BadConfig, Exists, FieldProblem, InvalidInput
 from deskhand.mail.addresses import recipient
 from deskhand.notes.folders import FOLDERS
 from deskhand.setup import files
@@ -86,6 +86,20 @@ def plan_config(home: Path, answers: Mapping[str, str]) -> ConfigPlan:
     return ConfigPlan(file, before, text, changes, tuple(added))
 
 
+def plan_account(home: Path, name: str, answers: Mapping[str, str]) -> ConfigPlan:
+    """config.toml with one more mail account, whose options have the names that they have for the one account."""
+    file = home / "config.toml"
+    before = files.content(file)
+    if name in [each.get("name") for each in _values(file, before).get("mail.accounts", ())]:
+        raise Exists(f"there is an account {name}", hint=f"change it in {file}")
+    given = {"name": name} | {OPTIONS[key].key.removeprefix("mail."): _check(key, answers[key]) for key in answers}
+    lines = "".join(f"{key} = {_toml(value)}\n" for key, value in given.items())
+    text = (before or _HEAD.encode()).decode().rstrip("\n")
+    after = f"{text}\n\n[[mail.accounts]]\n{lines}"
+    _demand_valid(file, after)
+    return ConfigPlan(file, before, after, (Change("mail.accounts", None, name),), ())
+
+
 def demand_answer(home: Path, name: str, value: str) -> None:
     """Refuse an answer that config.toml cannot hold, whatever else stands in it."""
     text, _ = _edit("", {OPTIONS[name].key: _check(name, value)})
@@ -125,9 +139,13 @@ def current_value(home: Path, name: str) -> str | None:
 def next_steps(settings: Settings) -> list[str]:
     """What is left for the person to do."""
     missing = [name for name in ("vault_path", "address") if getattr(settings, name) is None]
+    if settings.accounts:
+        missing = [name for name in missing if name != "address"]
     steps = [f"set {OPTIONS[name].key} ({sentence(name).rstrip('.').lower()})" for name in missing]
-    if settings.mail != "local":
-        steps.append(f"deskhand mail login {settings.mail}")
+    for account in settings.mail_accounts:
+        if account.kind != "local":
+            which = f" --account {account.name}" if settings.accounts else ""
+            steps.append(f"deskhand mail login {account.kind}{which}")
     return [*steps, "deskhand doctor", "deskhand up", "deskhand connect claude-code"]
 
 

@@ -257,13 +257,17 @@ async def _edit(request: Request) -> Response:
     return await _form(request, card, letter)
 
 
-async def _approve_edited(request: Request, form: FormData) -> Response:
-    desk = desk_of(request)
-    card_id = request.path_params["id"]
+def read_letter(form: FormData) -> Letter:
     # A browser sends each line of a text field with CR LF, whatever it showed.
     body = _text(form, "body").replace("\r\n", "\n")
     to, cc, bcc = (_text(form, name).strip() for name in ("to", "cc", "bcc"))
-    letter = Letter(to, _text(form, "subject"), body, cc, bcc)
+    return Letter(to, _text(form, "subject"), body, cc, bcc)
+
+
+async def _approve_edited(request: Request, form: FormData) -> Response:
+    desk = desk_of(request)
+    card_id = request.path_params["id"]
+    letter = read_letter(form)
     try:
         await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:

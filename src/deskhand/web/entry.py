@@ -10,34 +10,37 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote, unquote
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import Message, Receive
 
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
-from deskhand.gate import passwords
+from deskhand.gate import passkeys, passwords
 from deskhand.gate.actions import BODY_LIMIT
+from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.address import own_origin
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
-from deskhand.web.sessions import Session
+from deskhand.web.sessions import Session, Way
+from deskhand.web.signing import demand_assertion, keys_here, offer, signing_origin
 
 Page = Callable[[Request], Awaitable[Response]]
 Effect = Callable[[Request, FormData], Awaitable[Response]]
-Way = Literal["link", "password"]
 FORM_BYTES = 4 * BODY_LIMIT + 1_000_000
 """The longest mail that may leave, were each of its characters one of four bytes, and the other fields."""
 SIGN_IN_BYTES = 10_000
 """The largest form that somebody may send who is not signed in."""
 FORM_FIELDS = 500
 _MINUTE = timedelta(minutes=1)
+_SIGN_IN = "sign in"
+"""The place for which a nonce is made before there is a session."""
 _LONGEST_PLACE = 3000
 _PLACE_LIFE = 900
 """Seconds in which somebody who signs in comes to the page that they had asked for."""
@@ -80,6 +83,9 @@ def entry_routes() -> list[Route]:
     return [
         Route("/enter", _sign_in, methods=["GET"]),
         Route("/enter", _enter_by_password, methods=["POST"]),
+        Route("/enter/challenge", _challenge, methods=["POST"]),
+        Route("/enter/passkey", _enter_by_passkey, methods=["POST"]),
+        Route("/enter/code", _enter_by_code, methods=["POST"]),
         Route("/enter/{link}", _enter_by_link, methods=["GET"]),
         effect("/leave", _leave),
     ]
@@ -171,8 +177,13 @@ async def _sign_in(request: Request) -> Response:
 
 async def _show_sign_in(request: Request, wrong: Way | None = None, status: int = 401) -> Response:
     desk = desk_of(request)
-    has_password = await desk.store.read(passwords.is_set)
-    return await render(request, "enter.html", title="Sign in", status=status, wrong=wrong, has_password=has_password)
+    known = {
+        "wrong": wrong,
+        "has_password": await desk.store.read(passwords.is_set),
+        "has_codes": await desk.store.read(passkeys.count_codes),
+        "has_passkeys": await keys_here(request),
+    }
+    return await render(request, "enter.html", title="Sign in", status=status, **known)
 
 
 async def _enter_by_link(request: Request) -> Response:
@@ -183,12 +194,11 @@ async def _enter_by_link(request: Request) -> Response:
     if request.method != "GET" or "prefetch" in purpose:
         return await _show_sign_in(request)
     link = request.path_params["link"]
-    redeem = partial(sessions.redeem, link=link, browser=_browser(request), now=now)
+    redeem = partial(sessions.redeem, link=link, browser=_browser(request), now=now, place=_came_from(request))
     session = await desk.store.write(redeem)
     if session is not None:
         return await _let_in(request, session, "link")
-    if await desk.store.write(partial(passwords.count_wrong_link, now=now)):
-        await _record(request, "link", AuthRequired("the link was used before, is too old, or never was one"))
+    await _record_failure(request, "link", AuthRequired("the link was used before, is too old, or never was one"))
     return await _show_sign_in(request, "link")
 
 
@@ -198,15 +208,65 @@ async def _enter_by_password(request: Request) -> Response:
     async with _form(request, SIGN_IN_BYTES) as form:
         given = str(form.get("password", ""))
     now = desk.now()
-    kept = await desk.store.write(partial(passwords.attempt, now=now))
+    kept = await desk.store.write(partial(passwords.attempt, now=now, place=_came_from(request)))
     if kept is None:
         return await _show_sign_in(request)
+    desk.policy.demand_own_password(kept)
     if not await asyncio.to_thread(passwords.matches, given, kept):
         await _record(request, "password", AuthRequired("wrong password"))
         return await _show_sign_in(request, "password")
-    await desk.store.write(passwords.forget_wrong_passwords)
-    session = await desk.store.write(partial(sessions.begin, browser=_browser(request), now=now))
-    return await _let_in(request, session, "password")
+    await desk.store.write(passwords.forget_wrong_passwords, _came_from(request))
+    return await _let_in(request, await _begin(request, "password"), "password")
+
+
+async def _challenge(request: Request) -> Response:
+    """What a passkey has to sign to sign in; the browser shows the person which ones it has."""
+    demand_own_origin(request)
+    return JSONResponse(await offer(request, passkeys.SIGN_IN, _SIGN_IN, named=False))
+
+
+async def _enter_by_passkey(request: Request) -> Response:
+    desk = desk_of(request)
+    demand_own_origin(request)
+    async with _form(request, SIGN_IN_BYTES) as form:
+        given = text_in(form, "assertion")
+    origin = signing_origin(request)
+
+    def accept(tx: Transaction) -> None:
+        signed = demand_assertion(given)
+        passkeys.accept(tx, desk.policy.seal, passkeys.SIGN_IN, signed, origin=origin, place=_SIGN_IN, now=desk.now())
+
+    try:
+        await desk.store.write(accept)
+    except Denied as error:
+        await _record_failure(request, "passkey", error)
+        return await _show_sign_in(request, "passkey")
+    return await _let_in(request, await _begin(request, "passkey"), "passkey")
+
+
+async def _enter_by_code(request: Request) -> Response:
+    desk = desk_of(request)
+    demand_own_origin(request)
+    async with _form(request, SIGN_IN_BYTES) as form:
+        code = text_in(form, "code")
+    if not await desk.store.write(passkeys.use_code, desk.policy.seal, code):
+        await _record_failure(request, "code", AuthRequired("no recovery code, or one that was used"))
+        return await _show_sign_in(request, "code")
+    return await _let_in(request, await _begin(request, "code"), "code")
+
+
+async def _begin(request: Request, way: Way) -> Session:
+    desk = desk_of(request)
+    await desk.store.write(passwords.know_place, _came_from(request), desk.now())
+    begin = partial(sessions.begin, browser=_browser(request), now=desk.now(), way=way, place=_came_from(request))
+    return await desk.store.write(begin)
+
+
+async def _record_failure(request: Request, way: Way, error: DeskError) -> None:
+    """Put a wrong sign-in on the record, of many the first few."""
+    desk = desk_of(request)
+    if await desk.store.write(partial(passwords.count_wrong_link, now=desk.now())):
+        await _record(request, way, error)
 
 
 async def _let_in(request: Request, session: Session, way: Way) -> Response:
@@ -227,7 +287,7 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
 
 
 async def _record(request: Request, way: Way, error: DeskError | None) -> None:
-    details = {"way": way, "browser": _browser(request)}
+    details = {"way": way, "browser": _browser(request), "place": _came_from(request)}
     result: Result = "rejected" if error else "success"
     await desk_of(request).record("person", "sign_in", "page", details, error, 0, result=result)
 
@@ -240,6 +300,13 @@ async def _leave(request: Request, form: FormData) -> Response:
     answer = RedirectResponse("/enter", 303)
     answer.delete_cookie(cookie_name(request), **_cookie_limits(request))
     return answer
+
+
+def _came_from(request: Request) -> str:
+    """Where the browser is; behind a proxy the address that it named."""
+    if request.client is None:
+        return ""
+    return request.client.host[:100]
 
 
 def _browser(request: Request) -> str:

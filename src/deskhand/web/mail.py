@@ -9,6 +9,7 @@ from starlette.routing import Route
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
 from deskhand.mail import MailSummary
+from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.web.entry import page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in
@@ -33,10 +34,13 @@ async def _list(request: Request) -> Response:
     number = min(number_in(request, "page", digits=3) or 1, MOST_PAGES)
     problem: InvalidInput | None = None
     found: list[MailSummary] = []
-    try:
-        found = await desk.mailbox.search(query, number * PAGE + 1)
-    except InvalidInput as failure:
-        problem = failure
+    account = request.query_params.get("account") or None
+    names = account and frozenset({desk.settings.find_account(account).name})
+    with viewing(MailView(names or None)) as view:
+        try:
+            found = await desk.mailbox.search(query, number * PAGE + 1)
+        except InvalidInput as failure:
+            problem = failure
     shown = found[(number - 1) * PAGE : number * PAGE]
     return await render(
         request,
@@ -48,7 +52,10 @@ async def _list(request: Request) -> Response:
         number=number,
         more=len(found) > number * PAGE,
         last=number >= MOST_PAGES,
-        account=await desk.mailbox.address(),
+        account=account or "",
+        address=await desk.mailbox.address() if not desk.settings.accounts else "",
+        accounts=[each.name for each in desk.settings.mail_accounts],
+        silent=view.describe_silent(),
     )
 
 

@@ -1,14 +1,26 @@
-"""What proves that the person answers: the session, or the password that was typed for this one answer."""
+"""What proves that the person answers: a signature or the password for this one answer, else the session."""
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
 
-from deskhand.gate.proofs import Claim, Typed
+from deskhand.gate.proofs import Claim, Signed, Typed
 from deskhand.web import sessions
 from deskhand.web.request import text_in
+from deskhand.web.sessions import Session
+from deskhand.web.signing import demand_assertion, signing_origin
 
 
 def claim_in(request: Request, form: FormData) -> Claim:
+    session = request.state.session
     if password := text_in(form, "password"):
-        return Typed(password, sessions.name_of(request.state.session))
+        return Typed(password, _source(session))
+    if given := text_in(form, "assertion"):
+        return Signed(demand_assertion(given), signing_origin(request), sessions.name_of(session))
     return "page"
+
+
+def _source(session: Session) -> str:
+    """Who guesses together. A program on the account could ask for links: a new one brings no new guesses."""
+    if session.way == "link":
+        return "sessions that began by a link"
+    return sessions.name_of(session)

@@ -9,6 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from deskhand.web.signing import keys_here
 from deskhand.web.visible import visible
 
 HERE = Path(__file__).parent
@@ -56,13 +57,15 @@ async def render(request: Request, template: str, *, status: int = 200, **contex
     A text of two million characters takes a moment, which is not the event loop's.
     """
     session = getattr(request.state, "session", None)
+    asks = request.app.state.desk.settings.proof == "passkey"
     known = {
         "form_token": session and session.form_token,
         "here": request.url.path,
         "places": PLACES,
         "demo": request.app.state.demo,
         "down": request.app.state.desk.parts.down,
-        "asks_password": request.app.state.desk.settings.proof == "passkey",
+        "asks_password": asks,
+        "signs": asks and bool(await keys_here(request)),
     }
     if context.get("problem"):
         status = 422

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
+from typing import Literal
 
 from deskhand import clock
 from deskhand.app import Desk
@@ -15,6 +16,20 @@ from deskhand.store import Transaction
 LINK_LIFE = timedelta(minutes=15)
 IDLE = timedelta(hours=12)
 LIFE = timedelta(days=14)
+Way = Literal["link", "password", "passkey", "code"]
+"""How somebody signs in."""
+
+
+# The first that is found in what a browser says of itself: each also names those that it descends from.
+_PROGRAMS = {"Edg": "Edge", "OPR/": "Opera", "Firefox/": "Firefox", "Chrom": "Chrome", "Safari/": "Safari"}
+_SYSTEMS = {
+    "iPhone": "an iPhone",
+    "iPad": "an iPad",
+    "Android": "Android",
+    "Windows": "Windows",
+    "Mac OS X": "a Mac",
+    "Linux": "Linux",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +37,9 @@ class Session:
     key: str
     """What the cookie carries."""
     seen: datetime
+    begun: datetime | None = None
+    way: str | None = None
+    """How it began: see `Way`; of a session of an earlier version nobody knows."""
 
     @property
     def form_token(self) -> str:
@@ -38,7 +56,19 @@ class SignedIn:
     created: datetime
     seen: datetime
     browser: str
+    way: str | None
+    place: str | None
+    """The address that it came from."""
     is_own: bool
+
+    @property
+    def device(self) -> str:
+        """The browser and the system, in the words of a person; what it says of itself, where we know neither."""
+        program = next((name for sign, name in _PROGRAMS.items() if sign in self.browser), None)
+        system = next((name for sign, name in _SYSTEMS.items() if sign in self.browser), None)
+        if program and system:
+            return f"{program} on {system}"
+        return program or self.browser or "unnamed"
 
 
 async def link(desk: Desk, address: str) -> str:
@@ -55,31 +85,31 @@ def invite(tx: Transaction, now: datetime) -> str:
     return key
 
 
-def redeem(tx: Transaction, link: str, browser: str, now: datetime) -> Session | None:
+def redeem(tx: Transaction, link: str, browser: str, now: datetime, place: str = "") -> Session | None:
     """A session for whoever comes first with the link."""
     if not tx.execute("DELETE FROM entry_links WHERE digest = ? AND expires > ?", _digest(link), clock.to_ms(now)):
         return None
-    return begin(tx, browser, now)
+    return begin(tx, browser, now, "link", place)
 
 
-def begin(tx: Transaction, browser: str, now: datetime) -> Session:
+def begin(tx: Transaction, browser: str, now: datetime, way: Way, place: str = "") -> Session:
     key = secrets.token_urlsafe(32)
     tx.execute("DELETE FROM sessions WHERE expires <= ? OR seen <= ?", clock.to_ms(now), clock.to_ms(now - IDLE))
     tx.execute(
-        "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
-        *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200]),
+        "INSERT INTO sessions (digest, created, seen, expires, browser, way, place) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200], way, place),
     )
-    return Session(key, now)
+    return Session(key, now, now, way)
 
 
 def find(tx: Transaction, key: str, now: datetime) -> Session | None:
     row = tx.one(
-        "SELECT seen FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
+        "SELECT seen, created, way FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
         *(_digest(key), clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
     if row is None:
         return None
-    return Session(key, clock.from_ms(row[0]))
+    return Session(key, clock.from_ms(row[0]), clock.from_ms(row[1]), row[2])
 
 
 def touch(tx: Transaction, session: Session, now: datetime) -> None:
@@ -93,13 +123,14 @@ def end(tx: Transaction, key: str) -> None:
 def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
     """Who is signed in, the one seen last first."""
     rows = tx.all(
-        "SELECT digest, created, seen, browser FROM sessions WHERE expires > ? AND seen > ? ORDER BY seen DESC",
+        "SELECT digest, created, seen, browser, way, place FROM sessions WHERE expires > ? AND seen > ?"
+        " ORDER BY seen DESC",
         *(clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
     mine = name_of(own)
     return [
-        SignedIn(name, clock.from_ms(created), clock.from_ms(seen), browser, name == mine)
-        for name, created, seen, browser in rows
+        SignedIn(name, clock.from_ms(created), clock.from_ms(seen), browser, way, place, name == mine)
+        for name, created, seen, browser, way, place in rows
     ]
 
 

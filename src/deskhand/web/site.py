@@ -19,7 +19,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from deskhand.app import Desk
 from deskhand.errors import DeskError, Internal
 from deskhand.oauth.documents import Documents
-from deskhand.web import agents, approvals, attachments, checkup, mail, notes, oauth, permissions, tasks, timeline
+from deskhand.web import (
+    agents,
+    approvals,
+    attachments,
+    checkup,
+    mail,
+    notes,
+    oauth,
+    passkeys,
+    permissions,
+    tasks,
+    timeline,
+)
 from deskhand.web.address import HSTS, OwnAddress
 from deskhand.web.entry import entry_routes
 from deskhand.web.events import Events
@@ -28,7 +40,7 @@ from deskhand.web.request import desk_of
 from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
-PAGES = (approvals, attachments, permissions, mail, notes, tasks, agents, timeline, checkup, oauth)
+PAGES = (approvals, attachments, permissions, mail, notes, tasks, agents, timeline, checkup, oauth, passkeys)
 
 
 def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) -> Starlette:

@@ -58,7 +58,7 @@ async def _timeline(request: Request) -> Response:
             "actions": actions,
             "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
             "waits": plots.by_wait(ledger.waits_of(tx, since, DECISIONS)),
-            "sent": len(sends.sent_since(tx, now - window)),
+            "sent": sends.count_since(tx, now - window),
         }
 
     collected = await desk.store.read(collect)

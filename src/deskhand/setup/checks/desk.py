@@ -12,6 +12,7 @@ from typing import Any
 from deskhand import audit, environment
 from deskhand.app import Desk
 from deskhand.audit import witness
+from deskhand.config import MailAccount
 from deskhand.errors import BadConfig, DeskError
 from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
@@ -201,30 +202,39 @@ async def ledger(desk: Desk) -> Finding:
     return good("no send is left half done")
 
 
-async def mailbox(desk: Desk) -> Finding:
+async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
     """Whether the account answers and the desk is signed in, for reading and for sending."""
     from deskhand.mail.imap import ImapMailbox
 
-    kind = desk.settings.mail
-    if kind == "local":
-        if desk.settings.address is None:
-            return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
-        if not (desk.settings.home / "mail.db").exists():
-            return good(f"local, for {audit.masked(desk.settings.address)}; no mail yet")
-        if not (desk.settings.home / "mail.db").stat().st_size:
-            return bad("the local mailbox is empty, down to its tables", RESTORE)
-        if damage := await asyncio.to_thread(find_damage, desk.settings.home / "mail.db"):
-            return bad(f"the local mailbox is damaged: {damage}", RESTORE)
+    account = account or desk.settings.default_account
+    if account.kind == "local" and (found := await _check_local(desk, account)):
+        return found
+    mailbox = desk.account_mailbox(account.name)
     async with asyncio.timeout(_SECONDS):
-        await desk.mailbox.search("", 1)
-        address = await desk.mailbox.address()
-        if isinstance(desk.mailbox, ImapMailbox) and desk.settings.smtp_url is None:
+        await mailbox.search("", 1)
+        address = await mailbox.address()
+        if isinstance(mailbox, ImapMailbox) and account.smtp_url is None:
             return warning(
                 "imap can be read, but no account sends for it", "set DESKHAND_SMTP_URL to smtps://USER@HOST"
             )
-        if isinstance(desk.mailbox, ImapMailbox):
-            await desk.mailbox.try_relay()
-    return good(f"{kind}, signed in as {audit.masked(address)}")
+        if isinstance(mailbox, ImapMailbox):
+            await mailbox.try_relay()
+    if account.addresses and address.casefold() not in account.addresses:
+        return bad(f"{account.kind}, signed in as {audit.masked(address)}, which is not its address", "correct it")
+    return good(f"{account.kind}, signed in as {audit.masked(address)}")
+
+
+async def _check_local(desk: Desk, account: MailAccount) -> Finding | None:
+    if account.address is None:
+        return warning("the local mailbox has no address", "set DESKHAND_ADDRESS, or `deskhand init`")
+    file = desk.settings.mail_file(account.name)
+    if not file.exists():
+        return good(f"local, for {audit.masked(account.address)}; no mail yet")
+    if not file.stat().st_size:
+        return bad("the local mailbox is empty, down to its tables", RESTORE)
+    if damage := await asyncio.to_thread(find_damage, file):
+        return bad(f"the local mailbox is damaged: {damage}", RESTORE)
+    return None
 
 
 def approvals(desk: Desk) -> Finding:

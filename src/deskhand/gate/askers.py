@@ -1,0 +1,36 @@
+"""Who asks, in words that a person knows: never the name of a door."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
+_DOORS = ("email_mcp", "gmail_mcp", "desk_mcp")
+
+
+@contextmanager
+def asking_as(words: str) -> Iterator[None]:
+    """What is asked for within the block is asked for by this one."""
+    before = _ASKER.set(words)
+    try:
+        yield
+    finally:
+        _ASKER.reset(before)
+
+
+def current_asker() -> str | None:
+    return _ASKER.get()
+
+
+def describe_asker(asker: str | None, door: str | None) -> str:
+    """Who asked, as it was written down; of an earlier request what its door tells."""
+    if asker is not None:
+        return asker
+    if door is None or door in _DOORS:
+        return "an assistant"
+    kind, _, name = door.partition(":")
+    if not name:
+        return door
+    if kind == "rule":
+        return f"your rule “{name}”"
+    return f"the model {name} ({kind})"

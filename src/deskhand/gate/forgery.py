@@ -1,0 +1,49 @@
+"""Checks every answer by password or passkey again, with nothing but the database and the desk's key."""
+
+from dataclasses import dataclass
+
+from deskhand.gate import history, passkeys
+from deskhand.gate.actions import read_action
+from deskhand.gate.proofs import ANSWER_COLUMNS, Policy, WrittenAnswer
+from deskhand.store import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Genuine:
+    signatures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Forged:
+    """The first thing that is not as this desk wrote it."""
+
+    name: str
+    why: str
+
+
+def check_answers(tx: Transaction, policy: Policy) -> Genuine | Forged:
+    if name := passkeys.find_forged_key(tx, policy.seal):
+        return Forged(name, f"the passkey {name} was not written by this desk, or was changed since")
+    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE proof IN ('password', 'passkey') ORDER BY at, number"
+    signed = []
+    for row in tx.all(sql):
+        written = WrittenAnswer(*row[:-1])
+        if flaw := policy.find_flaw(tx, written, str(row[-1])):
+            why = f"an answer to {written.request_id} says that it was given with the {written.proof}, but {flaw}"
+            return Forged(written.request_id, why)
+        if written.proof == "passkey":
+            signed.append(written)
+    return _find_difference(tx, signed) or Genuine(len(signed))
+
+
+def _find_difference(tx: Transaction, signed: list[WrittenAnswer]) -> Forged | None:
+    """Where the requests and the record say something else than what was signed."""
+    kept = {(written.request_id, written.word, written.digest) for written in signed}
+    for name, word, digest in history.signed_answers(tx):
+        if (name, word, digest) not in kept:
+            return Forged(name, f"the record has an answer to {name} ({word}) that was signed and is no more")
+    for name in dict.fromkeys(written.request_id for written in signed):
+        row = tx.one("SELECT action, digest FROM requests WHERE id = ?", name)
+        if row is None or read_action(row[0]).digest != row[1]:
+            return Forged(name, f"the text of {name}, which was answered with a passkey, was changed since")
+    return None

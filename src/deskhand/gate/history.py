@@ -1,0 +1,50 @@
+"""What the record says of a request. Whoever can change the rows of a database has to change the chain as well."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+
+from deskhand import audit, clock
+from deskhand.audit import Broken, Entry, Mark
+from deskhand.store import Transaction
+
+_YES = ("held", "approved")
+_DECISIVE = (*_YES, "rejected", "undone", "edited")
+_ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken")
+
+
+def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime) -> bool:
+    """Whether the last word about it on the record is a yes to this digest, after which nothing left.
+
+    It was said at `since`; lines from the beginning of that day are looked at, and their chain must be whole.
+    """
+    row = tx.one("SELECT MIN(first_seq) FROM audit_days WHERE day >= ?", clock.iso(since)[:10])
+    if row is None or row[0] is None:
+        return False
+    first = int(row[0])
+    before = tx.one("SELECT seq, hash FROM audit WHERE seq = ?", first - 1) or audit.START
+    if isinstance(audit.follow(tx, Mark(*before)), Broken):
+        return False
+    is_yes = False
+    for entry in _entries_about(tx, request_id, first):
+        if entry.action_type in _DECISIVE:
+            is_yes = entry.action_type in _YES and (entry.parameters or {}).get("digest") == digest
+        elif entry.action_type not in _ANSWERS and entry.result == "success":
+            is_yes = False
+    return is_yes
+
+
+def signed_answers(tx: Transaction) -> list[tuple[str, str, str]]:
+    """Of each answer that a passkey signed, as the record has it: the request, the word and the digest."""
+    rows = tx.all("SELECT entry FROM audit WHERE entry LIKE ? ORDER BY seq", '%"kind":"passkey"%')
+    found = [Entry.model_validate_json(text) for (text,) in rows]
+    facts = [(entry.action_type, entry.parameters or {}) for entry in found if entry.action_type in _ANSWERS]
+    return [(str(given.get("action_id")), word, str(given.get("digest"))) for word, given in facts]
+
+
+def _entries_about(tx: Transaction, request_id: str, first: int) -> Iterator[Entry]:
+    sql = "SELECT entry FROM audit WHERE seq >= ? AND entry LIKE ? ORDER BY seq"
+    for (text,) in tx.all(sql, first, f"%{json.dumps(request_id)}%"):
+        entry = Entry.model_validate_json(text)
+        if (entry.parameters or {}).get("action_id") == request_id:
+            yield entry

@@ -1,0 +1,207 @@
+"""The person's passkeys: made, listed and revoked, each time with a proof; and what an answer has to be signed with."""
+
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from deskhand.app import Desk
+from deskhand.errors import Denied, DeskError, InvalidInput
+from deskhand.gate import passkeys, passwords
+from deskhand.gate.claims import Claims
+from deskhand.gate.passkeys import ENROL, NewKey, Said
+from deskhand.store import Transaction
+from deskhand.web import sessions
+from deskhand.web.approvals import read_letter
+from deskhand.web.entry import effect, page
+from deskhand.web.proving import claim_in
+from deskhand.web.render import render
+from deskhand.web.request import desk_of, done_in, text_in
+from deskhand.web.signing import keys_here, offer, signing_origin
+from deskhand.web.times import local_time
+
+MANAGE = Said(word="manage passkeys")
+DONE = {"revoked": "The passkey is revoked. Nothing that it signs counts any more."}
+_ANSWERS = {
+    "approve": "approved",
+    "batch": "approved",
+    "edit": "approved",
+    "permit": "permitted",
+    "reject": "rejected",
+    "respond": "responded",
+    "snooze": "snoozed",
+    "wake": "woken",
+    "undo": "undone",
+}
+"""Of each form that answers, by the end of its address, what the person signs."""
+
+
+def routes() -> list[Route]:
+    return [
+        page("/passkeys", _show),
+        effect("/passkeys/challenge", _challenge),
+        effect("/passkeys/new", _offer_key),
+        effect("/passkeys/add", _add),
+        effect("/passkeys/revoke", _revoke),
+        effect("/passkeys/codes", _make_codes),
+        effect("/passkeys/elsewhere", _go_to_localhost),
+    ]
+
+
+async def _show(request: Request) -> Response:
+    return await _list(request)
+
+
+async def _list(request: Request, *, status: int = 200, **more: Any) -> Response:
+    desk = desk_of(request)
+    kept = await desk.store.read(passkeys.list_keys, desk.policy.seal)
+    known = {
+        "keys": [(key, local_time(desk, key.created), key.used and local_time(desk, key.used)) for key in kept],
+        "codes_left": await desk.store.read(passkeys.count_codes),
+        "has_password": await desk.store.read(passwords.is_set),
+        "signs": bool(await keys_here(request)),
+        "trusted": await _is_trusted(request),
+        "has_name": request.url.hostname not in ("127.0.0.1", "::1"),
+        "done": done_in(request, DONE),
+        "codes": (),
+        "failure": None,
+        "link": None,
+    }
+    return await render(request, "passkeys.html", title="Passkeys", status=status, **known | more)
+
+
+# What is to be signed.
+
+
+async def _challenge(request: Request, form: FormData) -> Response:
+    """What the form at this address has to be signed with, for what it says."""
+    desk = desk_of(request)
+    said = MANAGE
+    match text_in(form, "for").split("/"):
+        case ["", "approvals", *names, verb] if verb in _ANSWERS:
+            said = await _read_answer(desk, form, verb, names)
+        case ["", "permissions", "on"]:
+            said = Said(word="permit again")
+    return JSONResponse(await offer(request, said, sessions.name_of(request.state.session)))
+
+
+async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) -> Said:
+    about = [(name, text_in(form, "digest")) for name in names]
+    if verb == "batch":
+        about = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
+    letter = None
+    if verb == "edit":
+        letter = read_letter(form)
+    return await desk.answers.make_said(_ANSWERS[verb], about, letter)
+
+
+# Changing what counts.
+
+
+async def _is_trusted(request: Request) -> bool:
+    """Whether how this session began is proof enough, for a while: by a recovery code, or by a link where there is
+    nothing yet that would prove more."""
+    desk = desk_of(request)
+    session = request.state.session
+    if session.begun is None or desk.now() - session.begun > sessions.LINK_LIFE:
+        return False
+    if session.way == "code":
+        return True
+    has_more = await desk.store.read(_has_password_or_key)
+    return session.way == "link" and not has_more
+
+
+def _has_password_or_key(tx: Transaction) -> bool:
+    return passwords.is_set(tx) or tx.one("SELECT 1 FROM passkeys WHERE revoked IS NULL") is not None
+
+
+async def _demand_right(request: Request, form: FormData) -> None:
+    """A cookie alone changes nothing here: a program could read it where the browser keeps it."""
+    given = claim_in(request, form)
+    if given == "page":
+        if await _is_trusted(request):
+            return
+        hint = "type the password, or use a passkey that you have; a fresh link or a recovery code is enough as well"
+        raise Denied("this needs more than being signed in", reason="proof", hint=hint)
+    desk = desk_of(request)
+    await Claims(desk.store, desk.policy, desk.now).prove("person", given, MANAGE)
+
+
+async def _offer_key(request: Request, form: FormData) -> Response:
+    """What a browser needs to have a new key made."""
+    del form
+    asked = await offer(request, ENROL, sessions.name_of(request.state.session))
+    options = asked["options"]
+    made = {
+        "challenge": options["challenge"],
+        "rp": {"id": options["rpId"], "name": "Deskhand"},
+        "user": {"id": passkeys.encode(b"person"), "name": "person", "displayName": "You, at your desk"},
+        "pubKeyCredParams": [{"type": "public-key", "alg": number} for number in passkeys.ALGORITHMS],
+        "authenticatorSelection": {"residentKey": "required", "userVerification": "required"},
+        "excludeCredentials": options["allowCredentials"],
+        "attestation": "none",
+        "timeout": options["timeout"],
+    }
+    return JSONResponse({"nonce": asked["nonce"], "options": made})
+
+
+async def _add(request: Request, form: FormData) -> Response:
+    desk = desk_of(request)
+    now = desk.now()
+    place = sessions.name_of(request.state.session)
+    try:
+        await _demand_right(request, form)
+        given = NewKey.model_validate_json(text_in(form, "key"))
+        key = passkeys.read_new_key(given, signing_origin(request), text_in(form, "name").strip(), now)
+        await desk.store.write(passkeys.add, desk.policy.seal, key, place, given.nonce, now)
+    except ValidationError:
+        return await _refuse(request, InvalidInput("the browser made no passkey", hint="it needs JavaScript for that"))
+    except DeskError as error:
+        return await _refuse(request, error)
+    await desk.record("person", "add_passkey", key.name, {"credential": key.id, "host": key.host}, None, 0)
+    if await desk.store.read(passkeys.count_codes):
+        return RedirectResponse("/passkeys", 303)
+    return await _show_new_codes(request)
+
+
+async def _revoke(request: Request, form: FormData) -> Response:
+    desk = desk_of(request)
+    try:
+        await _demand_right(request, form)
+        key = await desk.store.write(passkeys.revoke, desk.policy.seal, text_in(form, "name"), desk.now())
+    except DeskError as error:
+        return await _refuse(request, error)
+    await desk.record("person", "revoke_passkey", key.name, {"credential": key.id}, None, 0)
+    return RedirectResponse("/passkeys?done=revoked", 303)
+
+
+async def _make_codes(request: Request, form: FormData) -> Response:
+    try:
+        await _demand_right(request, form)
+    except DeskError as error:
+        return await _refuse(request, error)
+    return await _show_new_codes(request)
+
+
+async def _show_new_codes(request: Request) -> Response:
+    desk = desk_of(request)
+    codes = await desk.store.write(passkeys.replace_codes, desk.policy.seal, desk.now())
+    await desk.record("person", "make_recovery_codes", "page", {"codes": len(codes)}, None, 0)
+    return await _list(request, codes=codes)
+
+
+async def _go_to_localhost(request: Request, form: FormData) -> Response:
+    """A browser makes no passkey for 127.0.0.1; a link signs the person in under the other name of this machine."""
+    try:
+        await _demand_right(request, form)
+    except DeskError as error:
+        return await _refuse(request, error)
+    address = f"http://localhost:{request.scope['server'][1]}"
+    return await _list(request, link=await sessions.link(desk_of(request), address))
+
+
+async def _refuse(request: Request, failure: DeskError) -> Response:
+    return await _list(request, status=failure.http_status, failure=failure)

@@ -1,0 +1,286 @@
+"""Passkeys on the page: made, used to sign in and to answer, and what a stolen cookie cannot do."""
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from deskhand.gate import passkeys, passwords
+from deskhand.gate.forgery import Genuine, check_answers
+from deskhand.store import Transaction
+from deskhand.web import sessions
+from deskhand.web.site import site
+from tests.gate.authenticator import Authenticator
+from tests.gate.site import HELLO
+from tests.gate.test_proofs import PASSWORD, Safe, opened
+from tests.home import Home
+from tests.requirements import requirement
+from tests.web.browser import PHONE, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.person import Person, served
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+pytestmark = pytest.mark.anyio
+
+
+class Owner:
+    """A person at the page with an authenticator, and no JavaScript but what this does in its place."""
+
+    def __init__(self, http: httpx2.AsyncClient, safe: Safe, address: str) -> None:
+        self.http = http
+        self.safe = safe
+        self.person = Person(http)
+        self.device = Authenticator(address)
+
+    async def asks(self, path: str, **fields: str) -> dict[str, Any]:
+        told = await self.person.sends(path, fields, at="/passkeys")
+        assert told.status_code == 200, told.text
+        return dict(told.json())
+
+    async def makes_key(self, name: str = "my phone", **fields: str) -> httpx2.Response:
+        asked = await self.asks("/passkeys/new")
+        key = json.dumps(self.device.make(asked["nonce"], asked["options"]["challenge"]))
+        return await self.person.sends("/passkeys/add", {"name": name, "key": key} | fields, at="/passkeys")
+
+    async def sends_signed(self, path: str, **fields: str) -> httpx2.Response:
+        asked = await self.asks("/passkeys/challenge", **{"for": path} | fields)
+        assert [each["id"] for each in asked["options"]["allowCredentials"]] == [passkeys.encode(self.device.id)]
+        signed = self.device.sign(asked["nonce"], asked["options"]["challenge"])
+        return await self.person.sends(path, fields | {"assertion": json.dumps(signed)}, at="/passkeys")
+
+    async def signs_in(self, **client: Any) -> httpx2.Response:
+        asked = (await self.http.post("/enter/challenge")).json()
+        assert asked["options"]["allowCredentials"] == []
+        signed = self.device.sign(asked["nonce"], asked["options"]["challenge"], **client)
+        return await self.http.post("/enter/passkey", data={"assertion": json.dumps(signed)})
+
+    async def is_in(self) -> bool:
+        return (await self.http.get("/enter")).status_code == 303
+
+
+@asynccontextmanager
+async def at_the_page(safe: Safe) -> AsyncIterator[Owner]:
+    async with served(site(safe.desk)) as found:
+        address = found.replace("127.0.0.1", "localhost")
+        async with httpx2.AsyncClient(base_url=address, timeout=60) as http:
+            yield Owner(http, safe, address)
+
+
+async def by_link(owner: Owner) -> None:
+    owner.http.cookies.clear()
+    link = await owner.safe.desk.store.write(lambda tx: sessions.invite(tx, owner.safe.desk.now()))
+    assert (await owner.http.get(f"/enter/{link}")).status_code == 303
+
+
+@requirement("passkey:page")
+@requirement("passkey:codes")
+async def test_a_passkey_is_made_with_a_proof_signs_in_and_answers(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        assert (await owner.makes_key()).status_code == 403  # there is a password, and a cookie does not say it
+        assert (await owner.makes_key(password="a wrong password")).status_code == 403
+        made = await owner.makes_key(password=PASSWORD)
+        codes = re.findall(r"<li>([0-9a-f-]{23})</li>", made.text)
+        assert (made.status_code, len(codes)) == (200, passkeys.CODES)
+        listed = (await owner.http.get("/passkeys")).text
+        assert not any(code in listed for code in codes)
+
+        owner.http.cookies.clear()
+        assert "Sign in with a passkey" in (await owner.http.get("/enter")).text
+        assert (await owner.signs_in(origin="http://localhost:1")).status_code == 401
+        assert (await owner.http.post("/enter/passkey", data={"assertion": "{}"})).status_code == 401
+        elsewhere = {"Origin": "http://evil.example"}
+        assert (await owner.http.post("/enter/challenge", headers=elsewhere)).status_code == 403
+        assert not await owner.is_in()
+        assert (await owner.signs_in()).status_code == 303
+        assert await owner.is_in()
+
+        card = await safe.ask()
+        one = f"/approvals/{card.id}"
+        assert (await owner.sends_signed(f"{one}/approve", digest=card.digest)).status_code == 303
+        assert (await owner.sends_signed(f"{one}/undo", digest=card.digest)).status_code == 303
+        text = {"to": HELLO["to"], "subject": "Mine", "body": "At\r\nnine.\r\n"}
+        assert (await owner.sends_signed(f"{one}/edit", digest=card.digest, **text)).status_code == 303
+        assert await safe.settle() == 1
+        assert await safe.desk.store.read(check_answers, safe.desk.policy) == Genuine(4)
+
+        assert (await owner.person.sends("/passkeys/revoke", {"name": "my phone"})).status_code == 403
+        assert (await owner.person.sends("/passkeys/codes")).status_code == 403
+        assert (await owner.sends_signed("/passkeys/codes")).status_code == 200
+        assert (await owner.sends_signed("/passkeys/revoke", name="my phone")).status_code == 303
+        assert (await owner.signs_in()).status_code == 401
+
+
+@requirement("passkey:page")
+async def test_another_programs_page_on_this_machine_signs_nothing(home: Home) -> None:
+    """To an authenticator all ports of localhost are one site, and a Host header may name any of them."""
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        assert (await owner.makes_key(password=PASSWORD)).status_code == 200
+        card = await safe.ask()
+        path = f"/approvals/{card.id}/approve"
+        asked = await owner.asks("/passkeys/challenge", **{"for": path, "digest": card.digest})
+        signed = owner.device.sign(asked["nonce"], asked["options"]["challenge"], origin="http://localhost:9999")
+        form = {"digest": card.digest, "assertion": json.dumps(signed)}
+        page = (await owner.http.get("/passkeys")).text
+        form["form_token"] = re.findall(r'name="form_token" value="(\w+)"', page)[0]
+        (cookie,) = owner.http.cookies.jar
+        told = {"Host": "localhost:9999", "Cookie": f"deskhand-9999={cookie.value}"}
+        refused = await owner.http.post(path, data=form, headers=told)
+        assert (refused.status_code, "another page" in refused.text) == (409, True)
+        assert await safe.settle() == 0
+
+
+@requirement("passkey:page")
+@requirement("passkey:codes")
+async def test_the_first_passkey_needs_a_fresh_link_and_a_lost_one_a_code(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await safe.desk.store.write(passwords.remove)
+        await by_link(owner)
+        safe.clock.pass_by(minutes=16)
+        assert (await owner.makes_key()).status_code == 403
+        await by_link(owner)
+        codes = re.findall(r"<li>([0-9a-f-]{23})</li>", (await owner.makes_key()).text)
+        assert (await owner.makes_key("another")).status_code == 403
+
+        owner.http.cookies.clear()
+        owner.device = Authenticator(owner.device.origin)
+        assert (await owner.http.post("/enter/code", data={"code": "wrong"})).status_code == 401
+        for known in (303, 401):
+            owner.http.cookies.clear()
+            assert (await owner.http.post("/enter/code", data={"code": codes[0]})).status_code == known
+        assert (await owner.http.post("/enter/code", data={"code": codes[1]})).status_code == 303
+        assert (await owner.makes_key("new phone")).status_code == 303
+        listed = unescape((await owner.http.get("/passkeys")).text)
+        assert ("new phone" in listed, "my phone" in listed) == (True, True)
+        assert (await owner.makes_key("new phone")).status_code == 422
+
+
+@requirement("passkey:page")
+async def test_on_127_0_0_1_the_page_leads_to_the_name_of_this_machine(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        owner.http.base_url = owner.device.origin.replace("localhost", "127.0.0.1")
+        await by_link(owner)
+        assert (await owner.person.sends("/passkeys/elsewhere")).status_code == 403
+        told = await owner.person.sends("/passkeys/elsewhere", {"password": PASSWORD})
+        (link,) = re.findall(r'href="(http://localhost:\d+/enter/[^"]+)"', told.text)
+        assert (await owner.http.get(link)).status_code == 303
+        assert (await owner.http.get(f"{owner.device.origin}/passkeys")).status_code == 200
+
+
+@requirement("passkey:commands")
+async def test_the_terminal_lists_and_revokes_passkeys_and_makes_codes(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        await owner.makes_key(password=PASSWORD)
+        (listed,) = map(json.loads, home.command("passkey", "list", "--json").stdout.splitlines())
+        assert (listed["name"], listed["host"], listed["credential"]) == (
+            "my phone",
+            "localhost",
+            passkeys.encode(owner.device.id),
+        )
+        codes = home.command("passkey", "codes").stdout.split()
+        assert len(codes) == passkeys.CODES
+        assert home.command("passkey", "revoke", "nobody's").returncode == 4
+        assert home.command("passkey", "revoke", "my phone").returncode == 0
+        assert home.command("passkey", "list").stdout == ""
+        owner.http.cookies.clear()
+        assert (await owner.signs_in()).status_code == 401
+        assert (await owner.http.post("/enter/code", data={"code": codes[0]})).status_code == 303
+
+
+@requirement("proof:throttled")
+@requirement("entry:sessions")
+async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and_ended(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        card = await safe.ask()
+        path = f"/approvals/{card.id}/approve"
+        found = []
+        for _ in range(2):
+            await by_link(owner)
+            for _ in range(passwords.TRIES):
+                told = await owner.person.sends(path, {"digest": card.digest, "password": "a wrong guess"})
+                found.append(told.status_code)
+        assert found == [409] * passwords.TRIES + [429] * passwords.TRIES
+        phone = "Mozilla/5.0 (iPhone; CPU iPhone OS 19_0 like Mac OS X) AppleWebKit/605 Version/19.0 Safari/604.1"
+        async with httpx2.AsyncClient(base_url=owner.device.origin, headers={"User-Agent": phone}, timeout=60) as other:
+            assert (await other.post("/enter", data={"password": PASSWORD})).status_code == 303
+            # Who proved the password has guesses of their own.
+            typed = {"digest": card.digest, "password": PASSWORD}
+            assert (await Person(other).sends(path, typed)).status_code == 303
+            listed = (await owner.http.get("/checkup")).text
+            row = re.findall(r"<bdi>Safari on an iPhone</bdi>, signed in [^<]* by password from <bdi>([^<]*)", listed)
+            assert row == ["127.0.0.1"]
+            name = re.findall(r'an iPhone.*?name="session" value="(\w+)"', listed, re.DOTALL)[0]
+            await owner.person.sends("/checkup/sessions/end", {"session": name})
+            assert (await other.get("/enter")).status_code == 200
+            assert await owner.is_in()
+
+
+async def add_virtual_key(page: "Page") -> None:
+    devices = await page.context.new_cdp_session(page)
+    await devices.send("WebAuthn.enable")
+    kind = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
+    await devices.send(
+        "WebAuthn.addVirtualAuthenticator",
+        {"options": kind | {"isUserVerified": True, "automaticPresenceSimulation": True}},
+    )
+
+
+@needs_chromium
+@needs_axe
+@requirement("passkey:browser")
+async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home) -> None:
+    async with (
+        opened(home, DESKHAND_HOLD_SECONDS="600") as safe,
+        served(site(safe.desk)) as found,
+        chromium() as browser,
+        quiet_page(browser, found.replace("127.0.0.1", "localhost"), size=PHONE) as page,
+    ):
+        await add_virtual_key(page)
+        await sign_in(page, safe.desk)
+        await page.goto("/passkeys")
+        await page.get_by_label("Its name").fill("this browser")
+        await page.get_by_label("Your password").first.fill(PASSWORD)
+        await page.get_by_role("button", name="Add a passkey").click()
+        await page.get_by_text("Your recovery codes").wait_for()
+        assert await judged(page) == []
+
+        await page.context.clear_cookies()
+        await page.goto("/enter")
+        assert await judged(page) == []
+        await page.get_by_role("button", name="Sign in with a passkey").click()
+        await page.get_by_role("button", name="Sign out").wait_for()
+
+        first = await safe.ask()
+        await page.goto(f"/approvals/{first.id}")
+        assert not await page.get_by_label("Your password").first.is_visible()
+        await page.get_by_role("button", name="Approve", exact=True).click()
+        await page.get_by_role("button", name="Undo").click()
+        await page.get_by_role("link", name="Edit and approve").click()
+        await page.get_by_label("Text").fill("At nine, with cake.\n")
+        await page.get_by_role("button", name="Approve as edited").click()
+        await page.get_by_role("button", name="Undo").wait_for()
+        safe.clock.pass_by(seconds=700)
+        assert await safe.settle() == 1
+
+        cards = [await safe.ask(subject=f"Number {number}") for number in range(2)]
+        await page.goto("/approvals/batch?" + "&".join(f"card={card.id}" for card in cards))
+        assert await judged(page) == []
+        await page.get_by_role("button", name="Approve the ticked ones").click()
+        await page.wait_for_url("**/?done=batch")
+        safe.clock.pass_by(seconds=700)
+        assert await safe.settle() == 3
+
+        def proofs(tx: Transaction) -> set[str]:
+            return {str(proof) for (proof,) in tx.all("SELECT DISTINCT proof FROM answers")}
+
+        assert await safe.desk.store.read(proofs) == {"passkey"}
+        told = home.command("log", "--verify", "--json", DESKHAND_ADDRESS="me@example.com")
+        assert json.loads(told.stdout)["signatures"] == 6
