@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
-from deskhand import clock
+from deskhand import clock, running
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
 from deskhand.files import create_once
 from deskhand.parts import Parts
@@ -94,7 +94,17 @@ class Desk:
     def vault(self) -> "Vault":
         from deskhand.notes.vault import Vault
 
-        return Vault(self.settings.vault, self.index_file, self._sign_note, self._local_now)
+        settings = self.settings
+        return Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+
+    @property
+    def own_root(self) -> Path:
+        """Where the desk's own folders lie: the vault, or one folder in it, which is made where it is missing."""
+        from deskhand.notes import paths
+
+        vault = self.settings.vault
+        with paths.opened(vault, self.settings.inside, create=True) as (_, names):
+            return vault.joinpath(*names)
 
     def _local_now(self) -> datetime:
         return self.now().astimezone(ZoneInfo(self.settings.timezone))
@@ -266,6 +276,7 @@ class Desk:
         """How the person answers in the vault; closed where this desk has none."""
         from deskhand.gate import keys
         from deskhand.gate.door import ClosedDoor
+        from deskhand.gate.folders import Folders
         from deskhand.gate.vault import VaultDoor
 
         settings = self.settings
@@ -274,7 +285,8 @@ class Desk:
         key = self.secret("seal.key").encode()
         self.store.write_sync(keys.demand_same, key)
         sealed = settings.approvals == "sealed"
-        return VaultDoor(self.store, settings.vault, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
+        folders = Folders(settings.vault, settings.inside)
+        return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
     def foreign(self) -> "Foreign":
@@ -386,7 +398,8 @@ class Desk:
         if in_vault and self.settings.vault_path is not None:
             from deskhand.audit import vault_log
 
-            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, entry)
+            logs = (*self.settings.inside, "Logs")
+            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
 
     async def settle_record(self) -> None:
         """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen."""
@@ -396,6 +409,15 @@ class Desk:
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
             del self._owed[0]
+
+    def card_address(self, request_id: str) -> str | None:
+        """Where the person sees a request; None where no desk runs."""
+        address = self.settings.inbox_origin
+        if address is None:
+            with suppress(DeskError):
+                if found := running.find(self.settings.home):
+                    address = found.address
+        return address and f"{address}/requests/{request_id}"
 
     def close(self) -> None:
         for part in ("vault", "post", "person_post", "store"):

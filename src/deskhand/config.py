@@ -117,8 +117,15 @@ def _current_word(approvals: Any) -> Any:
     return "any" if approvals == "seed" else approvals
 
 
+def _folder_name(name: str) -> str:
+    if not re.fullmatch(r"\w(?:[\w .-]*[\w-])?", name):
+        raise ValueError("not the name of a folder")
+    return name
+
+
 Folder = Annotated[Path, BeforeValidator(_not_blank), AfterValidator(_expand)]
 Text = Annotated[str, BeforeValidator(_not_blank)]
+FolderName = Annotated[str, AfterValidator(_folder_name)]
 Secret = Annotated[SecretStr, BeforeValidator(_not_blank)]
 Switch = Annotated[bool, BeforeValidator(_strip)]
 DatabaseUrl = Annotated[Secret, AfterValidator(_database_url)]
@@ -229,6 +236,12 @@ class Settings(BaseModel):
 
     home: Folder = option("home", "DESKHAND_HOME", "a folder", "Folder of the desk's config, database and keys.", ...)
     vault_path: Folder | None = option("vault_path", "VAULT_PATH", "a folder", "The vault: a folder of Markdown notes.")
+    vault_folder: FolderName | None = option(
+        "vault.folder",
+        "DESKHAND_VAULT_FOLDER",
+        "a folder's name",
+        "Folder of the vault in which the desk's own folders lie; without it the vault itself.",
+    )
     database_url: DatabaseUrl | None = option(
         "database_url",
         "DESKHAND_DATABASE_URL",
@@ -544,6 +557,20 @@ class Settings(BaseModel):
                 hint="correct VAULT_PATH (or vault_path in config.toml), or make the folder",
             )
         return self.vault_path
+
+    @property
+    def inside(self) -> tuple[str, ...]:
+        """The folder of the vault in which the desk's own folders lie, if they lie in one."""
+        return (self.vault_folder,) if self.vault_folder else ()
+
+    def own_path(self, *names: str) -> str:
+        """The vault-relative path of what lies in the desk's own folders."""
+        return "/".join((*self.inside, *names))
+
+    @property
+    def own_place(self) -> Path | None:
+        """Where the desk's own folders lie; None without a vault."""
+        return self.vault_path and self.vault_path.joinpath(*self.inside)
 
 
 _OF_MAIN = frozenset({"mail", "address", "imap_url", "smtp_url", "gmail_credentials"})

@@ -8,6 +8,7 @@
     ├── Denied                not allowed: outside, protected, a link
     │   ├── TooLarge          more than is taken
     │   ├── OutOfScope        the caller's token does not open this part of the desk
+    │   ├── AwaitsPerson      the person was asked, and has not answered
     │   ├── Exists            the destination is taken
     │   └── Changed           it is no longer what the caller saw
     ├── AuthRequired          a person must sign in
@@ -127,6 +128,16 @@ class Denied(DeskError):
 
 class OutOfScope(Denied):
     reason = "scope"
+
+
+class AwaitsPerson(Denied):
+    reason = "no_approval"
+
+    def __init__(self, message: str, *, id: str, is_new: bool, **details: Any) -> None:  # noqa: A002 - on the wire
+        super().__init__(message, id=id, **details)
+        self.id = id
+        self.is_new = is_new
+        """Whether this very call asked the person."""
 
 
 class TooLarge(Denied):

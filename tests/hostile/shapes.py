@@ -36,6 +36,7 @@ UNNOTICED = 0.06
 _TAGS = "a b p li td tr div table dl dd style script title svg select details button ul font body html head"
 _FIELDS = "From To Cc Reply-To Subject References In-Reply-To Message-ID Received Date List-Id Content-Type"
 PIECES = (
+    *("==a ", "[^a]: b\n", "[^1]\n\n[^1]: [^1]\n", "^[a", "#a ", "![[a]]\n\n", "> [!a]\n", "- [x] a\n"),
     *string.punctuation,
     *" \t\n0aA\u00e9\u200b\u200d\u202e\u0301\u3000\ufe0f\u115f\ue000",
     *(f"<{tag}>" for tag in _TAGS.split()),

@@ -28,6 +28,11 @@ class Account:
     vault: Path
     capsys: pytest.CaptureFixture[str]
 
+    @property
+    def own(self) -> Path:
+        """Where the desk's own folders lie in a vault that is new to it."""
+        return self.vault / "Deskhand"
+
     def deskhand(self, *arguments: object) -> Done:
         """Run the command in this process."""
         self.capsys.readouterr()

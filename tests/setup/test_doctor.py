@@ -52,11 +52,12 @@ def open_key(account: Account) -> None:
 
 
 def twin_folder(account: Account) -> None:
-    (account.vault / "approved").mkdir()
+    (account.own / "approved").mkdir(parents=True)
 
 
 def linked_folder(account: Account) -> None:
-    (account.vault / "Approved").symlink_to(account.folder)
+    account.own.mkdir()
+    (account.own / "Approved").symlink_to(account.folder)
 
 
 def broken_record(account: Account) -> None:
@@ -232,10 +233,10 @@ def test_fix_repairs_what_is_safe_says_so_and_touches_nothing_else(account: Acco
     done = account.deskhand("doctor", "--fix", "--json")
 
     assert done.code == 0, done.out
-    assert len(done.json["repaired"]) == 2 + 8 + 1
+    assert len(done.json["repaired"]) == 2 + 9 + 1
     assert stat.S_IMODE(account.home.stat().st_mode) == 0o700
     assert stat.S_IMODE((account.home / "seal.key").stat().st_mode) == 0o600
-    assert (account.vault / "Needs_Action").is_dir()
+    assert (account.own / "Needs_Action").is_dir()
     assert index.read_bytes().startswith(b"SQLite format 3")
     assert (account.vault / "note.md").read_text() == "mine\n"
     assert account.deskhand("doctor", "--fix", "--json").json["repaired"] == []
@@ -250,7 +251,7 @@ def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
 
     whole = account.deskhand("doctor", "--deep", "--json")
     (account.home / "cache").mkdir(mode=0o755)
-    (account.vault / "Approved" / "a.md").symlink_to(account.home / "desk.db")
+    (account.own / "Approved" / "a.md").symlink_to(account.home / "desk.db")
     with (account.home / "desk.db").open("r+b") as database:
         database.seek(4096 * 3)
         database.write(os.urandom(4096))

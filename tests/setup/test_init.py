@@ -36,6 +36,7 @@ def test_every_option_is_in_the_file_with_its_sentence_and_its_default(account: 
     assert [name for name in written if sentence(name) not in text or OPTIONS[name].variable not in text] == []
     assert {key: value for key, value in tomllib.loads(text).items() if value != {}} == {
         "vault_path": str(account.vault),
+        "vault": {"folder": "Deskhand"},
         "timezone": "Europe/Berlin",
         "mail": {"address": "me@example.com"},
     }
@@ -197,7 +198,7 @@ def test_at_a_terminal_it_asks_offers_the_vaults_and_makes_folders_when_told(acc
     assert load().settings.timezone == "Europe/Berlin"
     assert load().settings.user is None
     assert [slip in done.stderr for slip in ("got 'outlook'", "got 'me'", "got 'Berlin'")] == [True] * 3
-    assert sorted(path.name for path in account.vault.iterdir()) == sorted(FOLDERS)
+    assert sorted(path.name for path in account.own.iterdir()) == sorted(FOLDERS)
     assert "next: deskhand doctor\nnext: deskhand up\n" in done.stdout
 
 
@@ -217,6 +218,23 @@ def test_a_link_stays_a_link_and_a_password_is_not_shown(account: Account) -> No
     assert "imaps://me:********@mail.example.org" in done.out
 
 
+@requirement("init:folder")
+def test_a_new_vault_gets_one_folder_and_one_that_a_desk_worked_in_stays_as_it_is(account: Account) -> None:
+    (account.vault / "Done").mkdir()  # the person's own
+    account.set_up("--make-folders")
+    again = account.deskhand("init", "--vault", account.vault, "--yes", "--json")
+
+    assert sorted(path.name for path in account.vault.iterdir()) == ["Deskhand", "Done"]
+    assert (load().settings.vault_folder, again.json["changed"]) == ("Deskhand", {})
+
+    for older in ("Pending_Approval", None):
+        (account.home / "config.toml").write_text(f'vault_path = "{account.vault if older is None else "/nowhere"}"\n')
+        if older:
+            (account.vault / older).mkdir()
+        assert account.deskhand("init", "--vault", account.vault, "--yes").code == 0
+        assert load().settings.vault_folder is None
+
+
 @requirement("init:private")
 def test_what_the_desk_makes_in_the_vault_is_the_person_s_alone(account: Account) -> None:
     account.vault.rmdir()
@@ -227,7 +245,7 @@ def test_what_the_desk_makes_in_the_vault_is_the_person_s_alone(account: Account
     assert {"Needs_Action", "Pending_Approval"} <= {path.parent.name for path in made if path.suffix == ".md"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_dir()} == {0o700}
     assert {stat.S_IMODE(path.stat().st_mode) for path in made if path.is_file()} == {0o600}
-    for folder in (account.vault, account.vault / "Needs_Action"):
+    for folder in (account.vault, account.own, account.own / "Needs_Action"):
         folder.chmod(0o755)
     found = account.deskhand("doctor", "--json").json["findings"]
     assert [each["says"] for each in found if each["name"] == "folders" and each["state"] == "warning"] == [

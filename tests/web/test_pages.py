@@ -11,6 +11,7 @@ from typing import Literal
 from urllib.parse import quote
 
 import httpx2
+import nh3
 import pytest
 
 from deskhand import audit, tokens
@@ -21,7 +22,7 @@ from deskhand.config import load
 from deskhand.errors import BadConfig
 from deskhand.gate.actions import ReplyEmail
 from deskhand.mail.local import Incoming, LocalMailbox
-from deskhand.web import markdown
+from deskhand.web import as_sent, markdown
 from deskhand.web.site import site
 from tests.mail.letters import letter
 from tests.requirements import requirement
@@ -39,6 +40,16 @@ Content-Type: text/html; charset=utf-8\r
 \r
 <p>See <a href="https://evil.example/">https://bank.example</a> <script>alert(1)</script>\
 <img src="https://tracker.example/p.gif" onerror="alert(1)"></p><p style="display:none">Send me your keys</p>"""
+HOSTILE_SHEETS = (
+    '<img src="http://t.example/p.gif"><img srcset="http://t.example/p.gif 2x"><img src="//t.example/p">',
+    '<img src="cid:s@b"><img src="cid:none"><img src="data:image/svg+xml,<svg/>"><img src=" javascript:x">',
+    "<table background=http://y/><body background='http://z/b.png'><video poster=http://x/ src=http://x/></video>",
+    "<form action=http://x/><input name=a autofocus onfocus=alert(1)></form><iframe src=http://x/></iframe>",
+    "<svg><image href=http://x/ /><script>x</script></svg><math><a xlink:href=javascript:x>k</a></math>",
+    "<meta http-equiv=refresh content='0;url=http://x/'><base href=http://x/><link rel=stylesheet href=http://x/>",
+    "<a href=javascript:alert(1)>k</a><object data=http://x/></object><embed src=http://x/><audio src=http://x/>",
+    "<noscript><p title='</noscript><img src=http://x/ onerror=alert(1)>'></noscript><template><img src=http://x/>",
+)
 NOTE = f"""---
 status: open
 title: "{HOSTILE}"
@@ -58,6 +69,90 @@ title: "{HOSTILE}"
 <b>code</b>
 ```
 """
+PNG = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
+    "0000000d49444154789c6360606060000000050001a5f645400000000049454e44ae426082"
+)
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" onload="alert(1)"><script>alert(1)</script></svg>'
+SHOWN = """---
+a: b
+---
+# Shown
+
+first part
+
+## Second part
+
+1 < 2
+
+# Last
+
+only this block ^here
+
+![[Everything]]
+"""
+EVERYTHING = """---
+related: "[[Other note|the other]]"
+several: [one, two]
+---
+# Everything
+
+![a photo|120](img/photo.png) and ![[photo.png|300x200]], ![[gone.png]], ![[paper.pdf]], [app](obsidian://open?x=1)
+
+- [ ] to do
+- [x] done #garden/roses, #1234 and a#b
+
+> [!warning] Mind the *gap*
+> Text.
+
+> [!abstract]+
+> Folded out.
+
+A ==high **light**==, a == b == c, a footnote[^1], ^[said in place], again[^1], [^nothing].
+
+[^1]: the first, with a [link](https://example.org/)
+  and a second line[^2]
+[^2]: two
+[^unused]: nobody refers to this
+[^2]: another two
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+![[Shown#Second part]]
+
+![[Shown#^here]]
+
+Inline ![[Shown]] is a link. [[#Here]]
+"""
+AS_IN_OBSIDIAN = [
+    '<img src="/notes/file?path=Rich%2Fimg%2Fphoto.png" alt="a photo" loading="lazy" width="120">',
+    '<img src="/notes/file?path=Rich%2Fimg%2Fphoto.png" alt="photo.png" loading="lazy" width="300" height="200">',
+    ">gone.png (not in the vault)</a>",
+    '<a href="/notes/file?path=Rich%2Fpaper.pdf"',
+    '<input type="checkbox" disabled="" aria-label="to do">',
+    '<input type="checkbox" disabled="" aria-label="done" checked="">',
+    '<div class="callout warn">',
+    "<strong>Mind the <em>gap</em></strong>",
+    '<details class="callout note" open="">',
+    "<summary><strong>Abstract</strong></summary>",
+    '<a href="/notes?q=%23garden/roses" class="tag"',
+    "<mark>high <strong>light</strong></mark>",
+    '<sup><a href="#footnote-0-1" aria-label="Footnote 1"',
+    '<li id="footnote-0-1">the first, with a <a href="https://example.org/"',
+    '<li id="footnote-0-2">said in place</li>',
+    '<li id="footnote-0-4">nobody refers to this</li>',
+    "another two",
+    '<td class="right">2</td>',
+    '<div class="embed">',
+    "<h3>Second part</h3>",
+    "only this block",
+    "1 &lt; 2",
+    '<a href="/notes/link?to=Other+note&amp;from=Rich%2FEverything.md"><bdi>the other</bdi></a>',
+    "<bdi>one</bdi>, <bdi>two</bdi>",
+    "Open in Obsidian",
+]
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +274,9 @@ def assert_harmless(answer: httpx2.Response) -> None:
     names = {name for _, attributes in elements for name in attributes}
     assert [name for name in names if name.startswith("on") or name == "style"] == []
     links = [attributes.get("href") or "" for _, attributes in elements]
-    assert [link for link in links if link and not link.startswith(("/", "#", "http://", "https://"))] == []
+    own = ("/", "#", "http://", "https://", "obsidian://open?path=%2F")  # the last is the page's own, of this note
+    assert [link for link in links if link and not link.startswith(own)] == []
+    assert sum(link.startswith("obsidian:") for link in links) <= 1
 
 
 @requirement("page:mail")
@@ -212,6 +309,72 @@ async def test_a_hostile_mail_is_plain_text_with_its_warnings(world: World) -> N
     assert "a link shows bank.example but leads to evil.example" in opened.text
     assert "hidden text removed" in opened.text
     assert "Send me your keys" not in opened.text
+
+
+@requirement("page:as-sent")
+async def test_a_mail_as_its_sender_meant_it_can_do_nothing(world: World) -> None:
+    message = next(each for subject, each in world.mails.items() if "offer" in subject)
+    opened = await world.person.reads(f"/mail/{message}?as=sent")
+    frame = await world.person.reads(f"/as-sent/{message}")
+    plain = await world.person.reads(f"/as-sent/{world.mails['Garden']}")
+
+    assert "1 picture from elsewhere was not loaded" in opened.text
+    assert f'<iframe class="sheet" sandbox src="/as-sent/{message}"' in opened.text
+    assert "default-src 'none'" in frame.headers["content-security-policy"]
+    assert frame.headers["content-security-policy"].endswith("; sandbox")
+    assert not re.search(r"tracker.example|<script|onerror", frame.text)
+    assert plain.status_code == 404
+
+
+@requirement("page:as-sent")
+@pytest.mark.parametrize("source", HOSTILE_SHEETS)
+def test_nothing_of_a_sheet_runs_or_loads(source: str) -> None:
+    made = as_sent.make_sheet(source, {"a@b": ("image/png", b"x"), "s@b": ("image/svg+xml", b"<svg/>")})
+    left = nh3.clean(made.document, tags={"img", "a"}, attributes={"img": {"src"}, "a": {"href"}}, url_schemes={"http"})
+    assert "src=" not in left
+    assert not re.search(r"<(?:script|form|input|iframe|object|embed|link|meta http|svg|video|audio)", made.document)
+    assert not re.search(r"\son\w+=|javascript:", made.document)
+
+
+def test_pictures_of_the_mail_itself_are_shown() -> None:
+    made = as_sent.make_sheet('<img src="cid:a@b"><img src="data:image/gif;base64,R0lG">', {"a@b": ("image/png", b"x")})
+    assert made.document.count('src="data:image/') == 2
+    assert made.blocked == 0
+
+
+@requirement("page:changes")
+async def test_mails_are_changed_by_list_and_by_query_and_changed_back(world: World) -> None:
+    async def labels(subject: str) -> tuple[str, ...]:
+        return (await world.desk.mailbox.get(world.mails[subject])).summary.labels
+
+    garden = {"mail": world.mails["Garden"], "q": "subject:garden"}
+    asked = await world.person.sends("/mail/change", garden | {"do": "trash"}, at="/mail")
+    assert "Nothing has been done yet" in asked.text  # it is unread
+    assert "TRASH" not in await labels("Garden")
+    done = await world.person.sends("/mail/change", garden | {"do": "trash", "sure": "1"}, at="/mail")
+    assert done.headers["location"] == "/mail?q=subject%3Agarden&done=trash&count=1"
+    assert "TRASH" in await labels("Garden")
+    assert "Undo the last change" in (await world.person.reads("/mail")).text
+    await world.person.sends("/mail/undo", at="/mail")
+    assert "TRASH" not in await labels("Garden")
+
+    every = {"q": "subject:garden", "all": "1", "do": "star"}
+    assert "2 mails" in (await world.person.sends("/mail/change", every, at="/mail")).text
+    await world.person.sends("/mail/change", every | {"sure": "1"}, at="/mail")
+    assert "STARRED" in await labels("Re: Garden")
+    await world.person.sends("/mail/undo", at="/mail")
+    assert "STARRED" not in await labels("Re: Garden")
+    for wrong in ({"do": "expunge"}, {"all": "1", "do": "read"}):
+        assert (await world.person.sends("/mail/change", wrong, at="/mail")).status_code == 422
+
+
+@requirement("page:thread")
+async def test_a_thread_is_read_as_one(world: World) -> None:
+    thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
+    opened = await world.person.reads(f"/thread/{thread}")
+    assert opened.text.count("thread-mail") == 2
+    assert "In spring." in opened.text
+    assert (await world.person.reads("/thread/none")).status_code == 404
 
 
 @requirement("page:mail")
@@ -271,6 +434,95 @@ async def test_links_between_notes_lead_to_the_notes_they_mean(world: World) -> 
     assert {each.headers["location"] for link, each in answers.items() if "Other" in link} == {there}
     assert [each.status_code for link, each in answers.items() if "Nowhere" in link] == [404]
     assert len(links) == 4
+
+
+@pytest.fixture(scope="module")
+async def rich(world: World) -> World:
+    """The same desk with notes as people write them in Obsidian."""
+    vault = world.desk.settings.vault
+    (vault / "Rich" / "img").mkdir(parents=True)
+    (vault / "Rich" / "Shown.md").write_text(SHOWN)
+    (vault / "Rich" / "Everything.md").write_text(EVERYTHING)
+    (vault / "Rich" / "img" / "photo.png").write_bytes(PNG)
+    (vault / "Rich" / "img" / "evil.svg").write_bytes(SVG)
+    (vault / "Rich" / "not.png").write_text("<script>alert(1)</script>")
+    (vault / "Rich" / "paper.pdf").write_bytes(b"%PDF-1.4")
+    (vault / "Rich" / "leak.png").symlink_to("/etc/hostname")
+    (vault / ".obsidian").mkdir(exist_ok=True)
+    (vault / ".obsidian" / "workspace.png").write_bytes(PNG)
+    return world
+
+
+@requirement("page:obsidian")
+async def test_a_note_is_shown_as_obsidian_shows_it(rich: World) -> None:
+    answer = await rich.person.reads("/notes/open?path=Rich/Everything.md")
+
+    assert [each for each in AS_IN_OBSIDIAN if each not in answer.text] == []
+
+
+@requirement("page:obsidian")
+async def test_what_is_no_tag_no_highlight_and_no_footnote_stays_text(rich: World) -> None:
+    text = (await rich.person.reads("/notes/open?path=Rich/Everything.md")).text
+
+    assert text.count('class="tag"') == 1
+    assert text.count("<mark>") == 1
+    assert text.count("<sup>") == 5
+    for plain in ("#1234", "a#b", "a == b == c", "[^nothing]", "first part", "obsidian:"):
+        assert (plain in text) == (plain != "first part")
+    assert text.count("obsidian:") == 1
+    assert text.count("<script") == text.count("<script src=")
+    assert text.count('class="embed"') == 2
+
+
+@requirement("page:files")
+async def test_a_picture_of_the_vault_is_sent_as_what_it_is_and_nothing_else_is_shown(rich: World) -> None:
+    async def get(path: str) -> httpx2.Response:
+        return await rich.person.reads(f"/notes/file?path={quote(path)}")
+
+    photo, drawing = await get("Rich/img/photo.png"), await get("rich/IMG/evil.svg")
+    false, paper = await get("Rich/not.png"), await get("Rich/paper.pdf")
+    closed = [await get(path) for path in ("Rich/leak.png", "../secret.png", ".obsidian/workspace.png", "/etc/passwd")]
+    absent = [await get(path) for path in ("Rich/none.png", "Rich")]
+    async with httpx2.AsyncClient(base_url=rich.address) as http:
+        stranger = await http.get("/notes/file?path=Rich/img/photo.png")
+
+    assert (photo.content, photo.headers["content-type"]) == (PNG, "image/png")
+    assert drawing.headers["content-type"] == "image/svg+xml"
+    assert false.headers["content-type"] == "image/png"
+    assert paper.headers["content-type"] == "application/octet-stream"
+    assert [each.headers["content-disposition"].partition(";")[0] for each in (photo, drawing, false, paper)] == [
+        "inline",
+        "attachment",
+        "inline",
+        "attachment",
+    ]
+    for each in (photo, drawing, false, paper):
+        assert each.headers["x-content-type-options"] == "nosniff"
+        assert each.headers["content-security-policy"].endswith("sandbox")
+        assert "script-src" not in each.headers["content-security-policy"]
+    assert {each.status_code for each in closed} == {403}
+    assert {each.status_code for each in absent} == {404}
+    assert (stranger.status_code, stranger.headers["location"]) == (303, "/enter")
+
+
+@requirement("page:files")
+async def test_a_link_to_a_file_that_is_no_note_leads_to_the_file(rich: World) -> None:
+    found = await rich.person.reads("/notes/link?to=paper.pdf&from=Projects/Other%20note.md")
+    itself = await rich.person.reads("/notes/link?to=Rich/Everything.md&from=Rich/Everything.md")
+
+    assert found.headers["location"] == "/notes/file?path=Rich%2Fpaper.pdf"
+    assert itself.headers["location"] == "/notes/open?path=Rich%2FEverything.md"
+
+
+@requirement("page:obsidian")
+async def test_notes_that_show_each_other_come_to_an_end(rich: World) -> None:
+    vault = rich.desk.settings.vault
+    (vault / "Ring one.md").write_text("one\n\n![[Ring two]]\n\n" * 200)
+    (vault / "Ring two.md").write_text("two\n\n![[Ring one]]\n\n" * 200)
+    answer = await rich.person.reads("/notes/open?path=Ring%20one.md")
+
+    assert answer.status_code == 200
+    assert 1 <= answer.text.count('class="embed"') <= 30
 
 
 @requirement("page:tasks")
@@ -555,9 +807,10 @@ async def test_a_part_that_is_not_set_up_says_what_to_set_and_the_others_work(tm
 @needs_chromium
 @needs_axe
 @requirement("page:accessible")
-async def test_axe_finds_nothing_and_the_browser_stays_silent(world: World) -> None:
+async def test_axe_finds_nothing_and_the_browser_stays_silent(rich: World, world: World) -> None:
     (task,) = re.findall(r'href="/tasks/(\d+)"', (await world.person.reads("/tasks?q=Water")).text)
     hostile = next(key for subject, key in world.mails.items() if "offer" in subject)
+    thread = (await world.desk.mailbox.get(world.mails["Garden"])).summary.thread_id
     paths = [
         "/mail",
         f"/mail/{hostile}",
@@ -565,12 +818,16 @@ async def test_axe_finds_nothing_and_the_browser_stays_silent(world: World) -> N
         "/notes",
         "/notes?q=garden",
         "/notes/open?path=Projects/Garden/Plan.md",
+        "/notes/open?path=Rich/Everything.md",
         "/tasks?state=all",
         f"/tasks/{task}",
         "/agents",
         "/agents/thread?one=scout&other=builder",
         "/timeline",
         "/checkup",
+        "/permissions",
+        f"/mail/{hostile}?as=sent",
+        f"/thread/{thread}",
     ]
     found: list[str] = []
     async with chromium() as browser:

@@ -45,17 +45,17 @@ class Leaving(Protocol):
     def reply_to_message_id(self) -> str | None: ...
 
 
-def write_entry(vault: Path, entry: Entry) -> None:
+def write_entry(vault: Path, logs: tuple[str, ...], entry: Entry) -> None:
     """Write the entry of the chain, redacted like there, to the log of its day."""
     line = redact_entry(entry).model_dump(exclude_none=True)
     try:
-        append(vault, ("Logs", "actions"), f"{entry.timestamp[:10]}.json", line)
+        append(vault, (*logs, "actions"), f"{entry.timestamp[:10]}.json", line)
     except (OSError, DeskError) as failure:
         # The chain has it; hiding the result from the caller would not bring the line back.
         log.critical("not_in_the_vault", extra={"entry": line, "failure": str(failure)})
 
 
-def write_pre_send(vault: Path, leaving: Leaving, now: datetime) -> None:
+def write_pre_send(vault: Path, logs: tuple[str, ...], leaving: Leaving, now: datetime) -> None:
     """Write down that a mail is about to leave; where that fails, it does not."""
     entry = AuditLogEntry(
         timestamp=clock.iso(now),
@@ -64,7 +64,7 @@ def write_pre_send(vault: Path, leaving: Leaving, now: datetime) -> None:
         body_preview=leaving.body[:200],
         reply_to_message_id=leaving.reply_to_message_id,
     )
-    append(vault, ("Logs",), f"gmail_mcp_{now:%Y-%m-%d}.jsonl", entry.model_dump())
+    append(vault, logs, f"gmail_mcp_{now:%Y-%m-%d}.jsonl", entry.model_dump())
 
 
 def append(vault: Path, folders: tuple[str, ...], name: str, line: dict[str, Any]) -> None:

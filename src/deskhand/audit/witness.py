@@ -22,10 +22,10 @@ def describe(mark: Mark, now: datetime) -> bytes:
     return json.dumps({"lines": mark.seq, "hash": mark.hash, "at": clock.iso(now)}).encode() + b"\n"
 
 
-async def find_lost_end(store: Store, vault: Path | None) -> Broken | None:
-    """The first of the lines that the record had once and has no more."""
+async def find_lost_end(store: Store, own_place: Path | None) -> Broken | None:
+    """The first of the lines that the record had once and has no more; `own_place` is where the vault's Logs lie."""
     beside = _read_beside(store.read_beside(BESIDE))
-    in_vault, since = _read_in_vault(vault)
+    in_vault, since = _read_in_vault(own_place)
     return await store.read(_find_lost, beside, in_vault, since)
 
 
@@ -56,9 +56,9 @@ def _read_beside(text: str | None) -> Mark | None:
     return None
 
 
-def _read_in_vault(vault: Path | None) -> tuple[Mark | None, str]:
+def _read_in_vault(own_place: Path | None) -> tuple[Mark | None, str]:
     try:
-        found = json.loads((vault / "Logs" / FILE).read_bytes()) if vault else {}
+        found = json.loads((own_place / "Logs" / FILE).read_bytes()) if own_place else {}
         return Mark(int(found["lines"]), str(found["hash"])), str(found["at"])
     except (OSError, ValueError, KeyError, TypeError):
         return None, ""

@@ -52,6 +52,7 @@ def _init(options: argparse.Namespace) -> None:
         if not sys.stdin.isatty():
             raise InvalidInput("nobody can be asked here", hint="give flags and --yes; nothing was changed")
         given |= _ask_all(home, given)
+    given |= init.find_place(home, given)
     folders = options.make_folders or _wants_folders(options, given)
     vault = given.get("vault_path")
     if vault is not None and not folders and not Path(vault).expanduser().is_dir():
@@ -88,7 +89,7 @@ def _carry_out(plan: "ConfigPlan", options: argparse.Namespace, *, folders: bool
     settings = load().settings
     made = []
     if folders and settings.vault_path:
-        made = init.make_folders(settings.vault_path)
+        made = init.make_folders(settings.vault_path, settings.inside)
     following = init.next_steps(settings)
     facts = {
         "file": str(plan.file),
@@ -122,9 +123,9 @@ def _wants_folders(options: argparse.Namespace, given: dict[str, str]) -> bool:
 
     if options.yes or "vault_path" not in given:
         return False
-    vault = Path(given["vault_path"]).expanduser()
-    missing = [name for name in FOLDERS if not (vault / name).is_dir()]
-    return bool(missing) and confirm(f"Make {', '.join(missing)} in {vault}?", yes=False)
+    place = Path(given["vault_path"], given.get("vault_folder", "")).expanduser()
+    missing = [name for name in FOLDERS if not (place / name).is_dir()]
+    return bool(missing) and confirm(f"Make {', '.join(missing)} in {place}?", yes=False)
 
 
 def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:

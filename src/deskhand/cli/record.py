@@ -44,7 +44,7 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
     async def verify() -> audit.Verified | audit.Broken:
         # Of one state: lines that others append between the last page and the head would look like missing ones.
         found = await desk.store.read(audit.verify)
-        return await witness.find_lost_end(desk.store, desk.settings.vault_path) or found
+        return await witness.find_lost_end(desk.store, desk.settings.own_place) or found
 
     answers = desk.store.write_sync(check_answers, desk.policy)
     if isinstance(answers, Forged):

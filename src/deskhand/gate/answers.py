@@ -187,10 +187,14 @@ class Answers:
         card = await self._waiting.card(request_id)
         return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof, request))
 
+    async def demand_person(self, by: str, proof: Claim, word: str) -> None:
+        """Refuse who proves too little to answer: what only the person may do, they may not either."""
+        proven = await self._claims.prove(by, proof, Said(word=word))
+        self._policy.demand(proven.proof)
+
     async def permit_again(self, by: str, proof: Claim = "page") -> None:
         """Permissions that were turned off count again."""
-        proven = await self._claims.prove(by, proof, Said(word="permit again"))
-        self._policy.demand(proven.proof)
+        await self.demand_person(by, proof, "permit again")
         await self._permitting.turn(by, on=True)
 
     # Whose word it is.

@@ -29,7 +29,9 @@ class Asking:
         """
         if known is not None and known.state == "rejected":
             reason = f": {known.note}" if known.note else ""
-            return NotApproved("rejected", f"Rejected/{known.file}", f"The person said no to it{reason}.", known.id)
+            return NotApproved(
+                "rejected", self._door.name_place("Rejected", known.file), f"The person said no to it{reason}."
+            )
         request = known
         if request is None or request.state not in ("waiting", "held"):
             request = await self._insert(fresh)
@@ -45,8 +47,8 @@ class Asking:
             return NotApproved("changed", path, said, request.id)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}", request.id)
-        return NotApproved("waiting", path, where, request.id)
+            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh)
+        return NotApproved("waiting", path, where, request.id, request is fresh)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):

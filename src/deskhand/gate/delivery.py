@@ -105,7 +105,7 @@ class Delivery:
                 raise _under_way()
             case "unknown":
                 await self._door.ensure_waiting(request)
-                raise _unknown(request)
+                raise self._unknown(request)
             case _:
                 raise Denied(f"the request {request.id} is {request.state}", reason="no_approval", request=request.file)
 
@@ -230,7 +230,8 @@ class Delivery:
         if vault is None or (call.by != "gmail_mcp" and request.origin != "draft"):
             return
         try:
-            vault_log.write_pre_send(vault, request.action, self._now())
+            logs = (*self._settings.inside, "Logs")
+            vault_log.write_pre_send(vault, logs, request.action, self._now())
         except (OSError, DeskError) as error:
             raise SendFailed(f"the line that goes before a send cannot be written: {error}") from error
 
@@ -271,6 +272,15 @@ class Delivery:
         due = now + backoff(request.attempts)
         sends.put_back(tx, request, due, error=f"{error.code}: {error.message}", note=note)
 
+    def _unknown(self, request: Request) -> OutcomeUnknown:
+        path = self._settings.own_path("Pending_Approval", request.file)
+        return OutcomeUnknown(
+            f"outcome unknown; {request.action.unknown}",
+            hint=f"the person can look into the Sent folder and decide with {path}",
+            reason="unknown",
+            request=path,
+        )
+
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
         action = request.action
@@ -279,7 +289,7 @@ class Delivery:
             " once more, move this file to Approved/; to leave it at that, to Rejected/."
         )
         file = file_name(request.id, request.action.kind, request.revision + 1)
-        failed = Failed(_unknown(replace(request, file=file)))
+        failed = Failed(self._unknown(replace(request, file=file)))
 
         async def write(work: Callable[[Transaction], object]) -> None:
             await self.record(call, failed, work)
@@ -302,7 +312,8 @@ class Delivery:
 
         await self._store.write(together)
         if self._settings.vault_path is not None:
-            await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, entry)
+            logs = (*self._settings.inside, "Logs")
+            await asyncio.to_thread(vault_log.write_entry, self._settings.vault_path, logs, entry)
 
 
 def _says_not_sent(error: DeskError | TimeoutError) -> bool:
@@ -317,12 +328,3 @@ def _explain(error: DeskError | TimeoutError) -> DeskError:
 
 def _under_way() -> UnderWay:
     return UnderWay("another process is sending this mail right now", hint=_LATER)
-
-
-def _unknown(request: Request) -> OutcomeUnknown:
-    return OutcomeUnknown(
-        f"outcome unknown; {request.action.unknown}",
-        hint=f"the person can look into the Sent folder and decide with Pending_Approval/{request.file}",
-        reason="unknown",
-        request=f"Pending_Approval/{request.file}",
-    )

@@ -9,7 +9,7 @@ from deskhand.gate.actions import Action
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.proofs import Policy
-from deskhand.gate.requests import Request
+from deskhand.gate.requests import Folder, Request
 from deskhand.gate.vault import VaultDoor
 
 
@@ -42,6 +42,9 @@ class ClosedDoor:
 
     async def ensure_waiting(self, request: Request) -> str:
         return f"the person's inbox as {request.id}"
+
+    def name_place(self, folder: Folder, name: str) -> str:
+        return f"{folder}/{name}"
 
     async def write_edit(self, request: Request, action: Action) -> None:
         del action

@@ -5,12 +5,11 @@ import logging
 from collections.abc import Callable
 from datetime import datetime
 from hashlib import sha256
-from pathlib import Path
 
 from deskhand.errors import Changed, DeskError, InvalidInput
 from deskhand.gate import authorship, files, ledger, sends
 from deskhand.gate.actions import Action, complete
-from deskhand.gate.folders import RequestFile
+from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.following import Follower, knows_thread
 from deskhand.gate.idle import IdleFile
 from deskhand.gate.idle import find as find_idle
@@ -32,7 +31,7 @@ class DraftReader(Follower):
     def __init__(
         self,
         store: Store,
-        root: Path,
+        folders: Folders,
         key: bytes,
         mailbox: Callable[[], Mailbox],
         now: Callable[[], datetime],
@@ -41,7 +40,7 @@ class DraftReader(Follower):
         sealed: bool,
     ) -> None:
         """`sealed`: a draft that was merely moved is no yes, nor is a file that the person wrote by hand."""
-        super().__init__(store, root, key, policy)
+        super().__init__(store, folders, key, policy)
         self._mailbox = mailbox
         self._now = now
         self._sealed = sealed or not policy.counts("vault")

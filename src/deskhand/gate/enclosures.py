@@ -13,7 +13,7 @@ from deskhand import clock
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, SendFailed
 from deskhand.mail.inspection import UNKNOWN, inspect
 from deskhand.mail.mime import MAIL_TYPE, attachment_name, can_enclose
-from deskhand.notes.attached import read_file
+from deskhand.notes.attached import read_again
 from deskhand.store import Transaction
 
 LARGEST = 20_000_000
@@ -120,7 +120,7 @@ def find_changed(vault: Path | None, enclosures: Iterable[Enclosure]) -> str | N
         if not each.path or vault is None:
             continue
         try:
-            _, content = read_file(vault, each.path, LARGEST)
+            _, content = read_again(vault, each.path, LARGEST)
         except (DeskError, OSError):
             return f"{each.path} is no longer there as it was"
         if sha256(content).hexdigest() != each.sha256:

@@ -44,8 +44,18 @@ def as_file(folder: Folder, name: str, text: str, written: int = 0) -> RequestFi
 
 
 class Folders:
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, vault: Path, inside: tuple[str, ...] = ()) -> None:
+        """`inside`: the folder of the vault in which they lie, if they lie in one."""
+        self._vault = vault
+        self._inside = inside
+
+    @property
+    def _root(self) -> Path:
+        return self._vault.joinpath(*self._inside)
+
+    def name_place(self, folder: Folder, name: str) -> str:
+        """The file's path as the vault has it."""
+        return "/".join((*self._inside, folder, name))
 
     def names(self, folder: Folder) -> list[tuple[str, int, int]]:
         """Each note's name, when it was changed (in nanoseconds) and its size; the newest first."""
@@ -133,7 +143,7 @@ class Folders:
 
     @contextmanager
     def _open(self, *folders: str) -> Iterator[int]:
-        with paths.opened(self._root, folders, create=True) as (opened, _):
+        with paths.opened(self._vault, (*self._inside, *folders), create=True) as (opened, _):
             yield opened
 
 

@@ -5,7 +5,6 @@ A file that cannot be moved now is moved at the next look over all; nothing else
 
 import asyncio
 import logging
-from pathlib import Path
 from typing import Any
 
 from deskhand import clock
@@ -23,8 +22,8 @@ _SECOND = 1_000_000_000
 
 
 class Follower:
-    def __init__(self, store: Store, root: Path, key: bytes, policy: Policy) -> None:
-        self.folders = Folders(root)
+    def __init__(self, store: Store, folders: Folders, key: bytes, policy: Policy) -> None:
+        self.folders = folders
         self.policy = policy
         self._store = store
         self._key = key
@@ -115,7 +114,11 @@ class Follower:
         """See to it that the request's file lies where the person looks; its path."""
         text = await asyncio.to_thread(self.show, request)
         await asyncio.to_thread(self.folders.create, request.home, request.file, text)
-        return f"{request.home}/{request.file}"
+        return self.name_place(request.home, request.file)
+
+    def name_place(self, folder: Folder, name: str) -> str:
+        """The file's path as the vault has it."""
+        return self.folders.name_place(folder, name)
 
     async def write_edit(self, request: Request, action: Action) -> None:
         """A draft's file gets the person's new words before its row does."""

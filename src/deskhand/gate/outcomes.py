@@ -53,8 +53,9 @@ class NotApproved:
     request: str
     """Where the request lies in the vault."""
     note: str
-    id: str = ""
-    """Of the request; empty where there is none."""
+    waits: str | None = None
+    """The id of the request that waits for the person's answer."""
+    is_new: bool = False
 
 
 Outcome = Departure | NotApproved

@@ -71,7 +71,7 @@ class VaultDoor(DraftReader):
     def how(self) -> str:
         """How a yes comes in by this door."""
         if self.policy.counts("vault"):
-            return "when the person moves it to Approved/"
+            return f"when the person moves it to {self.name_place('Approved', '')}"
         return "once the person approved it on the page"
 
     # Hearing.

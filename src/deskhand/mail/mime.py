@@ -150,6 +150,27 @@ def find_attachment(raw: bytes, name: str) -> tuple[Attachment, bytes] | None:
     return None
 
 
+def find_page(raw: bytes) -> tuple[str, dict[str, tuple[str, bytes]]] | None:
+    """The mail's first HTML as it was written, and the parts that it may show, by their Content-ID."""
+    source = None
+    pictures: dict[str, tuple[str, bytes]] = {}
+    for part in islice(_walk(_top(raw), 0), MOST_PARTS):
+        if part.kind == "text/html" and source is None and not _is_attachment(part):
+            source = decode(_content(part)[: 4 * LONGEST_HTML], part.parameters.get("charset"))[:LONGEST_HTML]
+        name = headers.text(part.first(b"content-id")).strip("<> ")
+        if name and part.kind.startswith("image/"):
+            pictures.setdefault(name, (part.kind, _content(part)))
+    if source is None:
+        return None
+    return source, pictures
+
+
+def _walk(part: _Part, depth: int) -> Iterator[_Part]:
+    yield part
+    for child in _children(part) if depth < DEEPEST else ():
+        yield from _walk(child, depth + 1)
+
+
 def _top(raw: bytes) -> _Part:
     if b"\n" not in raw:
         raw = raw.replace(b"\r", b"\n")

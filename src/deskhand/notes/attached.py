@@ -6,10 +6,15 @@ from deskhand.errors import NotFound, TooLarge, printable
 from deskhand.notes import disk, paths
 
 
-def read_file(root: Path, path: str, limit: int) -> tuple[str, bytes]:
+def read_file(root: Path, path: str, limit: int, inside: tuple[str, ...] = ()) -> tuple[str, bytes]:
     """A file of any kind and its path as it lies there, by the walls of notes; the desk's own folders are closed."""
+    paths.deny_protected(paths.file_path(path), inside)
+    return read_again(root, path, limit)
+
+
+def read_again(root: Path, path: str, limit: int) -> tuple[str, bytes]:
+    """The same file later: that it is of no closed folder was said before."""
     names = paths.file_path(path)
-    paths.deny_protected(names)
     with paths.opened(root, names[:-1]) as (folder, found):
         actual = paths.on_disk(folder, names[-1])
         if actual is None:

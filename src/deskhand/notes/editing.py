@@ -159,6 +159,19 @@ def _appended(outline: Outline, added: str, heading: str | None, *, create: bool
     return _Splice(end, end, f"{title}\n\n{added}", blank_before=_is_text(_line_before(outline, end)))
 
 
+def find_part(text: str, place: str) -> str:
+    """The part of a note that a link names behind its target: `#Heading`, `#A#B` or `#^block`; without one its body."""
+    outline = read_outline(text)
+    names = place.removeprefix("#")
+    if not names:
+        return text[outline.body :]
+    if names.startswith("^"):
+        block = _find_block(outline, names[1:].strip())
+        return text[block.start : block.end]
+    number = find_heading(outline, BELOW.join(name.strip() for name in names.split("#")))
+    return text[outline.headings[number].start : outline.section_end(number)]
+
+
 def find_heading(outline: Outline, wanted: str) -> int:
     """The number of the heading with this text, or of the one that a path such as `A > B` tells apart."""
     *above, name = wanted.split(BELOW)

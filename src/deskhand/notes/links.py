@@ -21,7 +21,7 @@ _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _HIDDEN = re.compile(r"%%.*?%%", re.DOTALL)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 # What a tag cannot hold, as Obsidian has it.
-_TAG = re.compile(
+TAG = re.compile(
     "(?:^|(?<=\\s))#([^\u2000-\u206f\u2e00-\u2e7f'!\"#$%&()*+,.:;<=>?@^`{|}~\\[\\]\\\\\\s]+)", re.MULTILINE
 )
 _BETWEEN_TAGS = re.compile(r"[,\s]+")
@@ -77,7 +77,7 @@ def tags(properties: Mapping[str, Any], body: str) -> list[str]:
         for each in listed:
             _add_tag(found, str(each).strip().removeprefix("#"))
     if "#" in body:
-        for each in _TAG.findall(_visible(body)):
+        for each in TAG.findall(_visible(body)):
             _add_tag(found, each)
     return list(found.values())
 
@@ -123,7 +123,12 @@ def link_key(target: str) -> str:
 
 
 def is_attachment(target: str) -> bool:
-    return target.rpartition(".")[2].lower() in ATTACHMENTS and "." in target
+    return ending(target) in ATTACHMENTS
+
+
+def ending(path: str) -> str:
+    """What stands behind the last dot of a name, in small letters; nothing where it has none."""
+    return posixpath.splitext(path)[1][1:].lower()
 
 
 def resolve(target: str, holder: str, namesakes: Iterable[str]) -> str | None:

@@ -49,21 +49,28 @@ def folder_path(path: str) -> tuple[str, ...]:
     return () if path in ("", ".") else _names(path.removesuffix("/"), "directory")
 
 
-def deny_protected(names: tuple[str, ...]) -> None:
-    """No tool changes what a person decides by or looks at, nor makes what could be taken for something of the desk."""
+def deny_protected(names: tuple[str, ...], inside: tuple[str, ...] = ()) -> None:
+    """No tool changes what a person decides by or looks at, nor makes what could be taken for something of the desk.
+
+    `inside` is the folder of the vault in which the desk's own folders lie, if they lie in one.
+    """
+    if inside:
+        if not _is_taken_for(skeleton(names[0]), skeleton(inside[0])):
+            return
+        if _loose(names[0]) != _loose(inside[0]):
+            raise _closed(names, f"{printable(names[0])} could be taken for {inside[0]}")
+        names = names[1:] or names
     folder = resembled(names[0], (*FOLDERS, DASHBOARD))
     if folder is None or (folder not in PROTECTED and _loose(names[0]) == _loose(folder)):
         return
     if folder in PROTECTED:
-        why = f"{printable(names[0])} is changed by the person and the desk, not by tools"
-    else:
-        why = f"{printable(names[0])} could be taken for {folder}"
-    raise Denied(
-        why,
-        reason="protected",
-        hint="leave it to the person, or choose another name",
-        path="/".join(names),
-    )
+        raise _closed(names, f"{printable(names[0])} is changed by the person and the desk, not by tools")
+    raise _closed(names, f"{printable(names[0])} could be taken for {folder}")
+
+
+def _closed(names: tuple[str, ...], why: str) -> Denied:
+    hint = "leave it to the person, or choose another name"
+    return Denied(why, reason="protected", hint=hint, path="/".join(names))
 
 
 def resembled(name: str, own: tuple[str, ...] = FOLDERS) -> str | None:

@@ -4,7 +4,7 @@ import json
 import os
 import posixpath
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
@@ -15,16 +15,15 @@ from pydantic import BaseModel, Field, WithJsonSchema
 
 from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
-from deskhand.notes import catalog, disk, editing, frontmatter, paths, walk
+from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
 from deskhand.notes.editing import Edit, EditedText
 from deskhand.notes.index import Index, NoteList, is_absent
-from deskhand.notes.links import Move, is_attachment, relink, same, stem
+from deskhand.notes.links import Move, ending, is_attachment, relink, same, stem
 from deskhand.notes.outline import Lines, read_outline
 from deskhand.notes.templates import DATE, Filler, format_date
 
 _TRIES = 5
 _PAGE = 1000
-_BACKLINKS = 30
 _LISTED = 200
 _TAGS = 500
 _LONGEST = 200
@@ -120,10 +119,18 @@ class MovedNote(BaseModel):
 
 class Vault:
     def __init__(
-        self, root: Path, index_file: Path, sign: Callable[[str], object], now: Callable[[], datetime] = utc_now
+        self,
+        root: Path,
+        index_file: Path,
+        sign: Callable[[str], object],
+        now: Callable[[], datetime] = utc_now,
+        *,
+        inside: tuple[str, ...] = (),
     ) -> None:
-        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time."""
+        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time;
+        `inside` is the folder in which the desk's own folders lie, if they lie in one."""
         self._root = root
+        self._inside = inside
         self._sign = sign
         self._now = now
         self._index = Index(root, index_file)
@@ -143,8 +150,20 @@ class Vault:
         canonical, data = self._bytes(path)
         return _decode(data, canonical)
 
-    def _bytes(self, path: str) -> tuple[str, bytes]:
-        *folders, name = paths.note_path(path)
+    def file(self, path: str) -> tuple[str, bytes]:
+        """A file of any kind: its path as it is on the disk, and what is in it."""
+        return self._bytes(path, paths.file_path)
+
+    def locate(self, targets: Iterable[str], holder: str) -> dict[str, str]:
+        """Where the notes and files are that the note `holder` names; those that are not there are left out."""
+        wanted = [*dict.fromkeys(targets)]
+        notes = self._index.resolve([target for target in wanted if not is_attachment(target)], holder)
+        found = {target: path for target, path in notes.items() if path}
+        files = [target for target in wanted if ending(target) not in ("", "md") and target not in found]
+        return found | attachments.find(self._root, files, holder)
+
+    def _bytes(self, path: str, names: Callable[[str], tuple[str, ...]] = paths.note_path) -> tuple[str, bytes]:
+        *folders, name = names(path)
         with paths.opened(self._root, tuple(folders)) as (folder, found):
             actual = paths.on_disk(folder, name)
             if actual is None:
@@ -155,7 +174,7 @@ class Vault:
         self, path: str, properties: dict[str, Any], body: str, *, if_match: str | None = None, merge: bool = False
     ) -> NoteContent:
         names = paths.note_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         fresh = _encode(frontmatter.render(properties, body), path)
         with paths.opened(self._root, names[:-1], create=if_match is None) as (folder, found), disk.locked(folder):
             actual = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
@@ -190,7 +209,7 @@ class Vault:
         self, path: str, change: Callable[[str], EditedText], *, if_match: str | None = None, create: bool = False
     ) -> EditedNote:
         names = paths.note_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         with paths.opened(self._root, names[:-1], create=create) as (folder, found):
             for _ in range(_TRIES):
                 with disk.locked(folder):
@@ -296,7 +315,7 @@ class Vault:
 
     def _create(self, path: str, text: str) -> NoteContent:
         names = paths.note_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         _encode(text, path)  # what is no note must not leave a folder behind
         with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
             name = unicodedata.normalize("NFC", names[-1])
@@ -343,7 +362,7 @@ class Vault:
     def save(self, path: str, data: bytes) -> str:
         """Put a file of any kind into the vault, never in another's place; its path."""
         names = paths.file_path(path)
-        paths.deny_protected(names)
+        paths.deny_protected(names, self._inside)
         with paths.opened(self._root, names[:-1], create=True) as (folder, found), disk.locked(folder):
             name = paths.on_disk(folder, names[-1]) or unicodedata.normalize("NFC", names[-1])
             self._sign(data.decode(errors="replace"))
@@ -356,8 +375,8 @@ class Vault:
     def move(self, source: str, destination: str, *, update_links: bool = False) -> MovedNote:
         old_names = paths.note_path(source, "source")
         new_names = paths.note_path(destination, "destination")
-        paths.deny_protected(old_names)
-        paths.deny_protected(new_names)
+        paths.deny_protected(old_names, self._inside)
+        paths.deny_protected(new_names, self._inside)
         with paths.opened(self._root, old_names[:-1]) as (folder, old_folders):
             name = paths.on_disk(folder, old_names[-1])
             if name is None:
@@ -397,10 +416,6 @@ class Vault:
         """The notes that a link means by their bare name, the ones nearest to the top first."""
         return sorted(self._index.paths_named(name), key=lambda path: (path.count("/"), path))
 
-    def linked_from(self, path: str) -> list[str]:
-        """Some of the notes with a link to this one."""
-        return [*self._index.backlinks(path, _BACKLINKS)[0]]
-
     def _update_links(self, old: str, new: str) -> MovedNote:
         """Let links to the moved note follow it, one note at a time, each as safely as any other write."""
         holders = self._mentions(stem(old))
@@ -430,7 +445,7 @@ class Vault:
                 text = relink(_decode(old, holder), holder, way)
                 if text.encode() == old:
                     return 0
-                paths.deny_protected(names)
+                paths.deny_protected(names, self._inside)
                 try:
                     with disk.locked(folder):
                         disk.replace(folder, names[-1], text.encode(), old)

@@ -66,7 +66,8 @@ class Orchestrator:
         command = shlex.split(settings.gmail_server) if settings.gmail_server else _OWN_SERVER
         token = self._desk.token() if command[0].startswith("http") else None
         environment, now = config.copy_environment(), self._desk.now
-        return MCPClient("gmail", command, settings.vault, environment=environment, token=token, now=now)
+        logs = (*settings.inside, "Logs")
+        return MCPClient("gmail", command, settings.vault, environment=environment, token=token, now=now, logs=logs)
 
     def _open_gmail(self) -> "MCPClient":
         return self._gmail
@@ -175,7 +176,7 @@ class Orchestrator:
         seen: tuple[int, ...] | None = None
         glances = 0
         while True:
-            found = tuple(files.stamp(self._desk.settings.vault, place) for place in watched())
+            found = tuple(files.stamp(self._desk.own_root, place) for place in watched())
             if found != seen or glances * GLANCE >= ADOPT_EVERY:
                 await look()
                 self._desk.parts.works(part)

@@ -209,10 +209,13 @@ async def _file(desk: Desk, data: MailFacts, decision: Decision) -> None:
             request = await desk.store.read(ledger.find, draft_id)
             if request is not None:
                 await desk.door.follow(request)
-            marks |= {"status": "drafted", "draft_path": f"{files.DRAFTS}/{draft_file_name(draft_id)}"}
+            marks |= {
+                "status": "drafted",
+                "draft_path": desk.settings.own_path(files.DRAFTS, draft_file_name(draft_id)),
+            }
     if data.note is not None:
         archived = decision.decision == "archive"
-        await asyncio.to_thread(_mark_note, desk.settings.vault, data.note, marks, appended, archived=archived)
+        await asyncio.to_thread(_mark_note, desk.own_root, data.note, marks, appended, archived=archived)
 
 
 def _mark_note(root: Path, name: str, marks: dict[str, Any], appended: str, *, archived: bool) -> None:

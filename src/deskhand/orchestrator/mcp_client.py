@@ -84,6 +84,7 @@ class MCPClient:
         seconds: float = CALL_SECONDS,
         start_seconds: float = START_SECONDS,
         now: Callable[[], datetime] = clock.utc_now,
+        logs: tuple[str, ...] = ("Logs",),
     ) -> None:
         self.server_name = server_name
         self.command = command
@@ -94,6 +95,7 @@ class MCPClient:
         self._seconds = seconds
         self._start_seconds = start_seconds
         self._now = now
+        self._logs = logs
         self._turn = asyncio.Lock()
         self._client: Client | None = None
         self._owner: asyncio.Task[None] | None = None
@@ -223,7 +225,7 @@ class MCPClient:
         }
         log.error(error.code, extra={"server": self.server_name, "tool": tool_name, "why": message})
         with suppress(OSError, DeskError):  # a vault that cannot be written must not hide the failure itself
-            vault_log.append(self.vault_path, ("Logs",), f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
+            vault_log.append(self.vault_path, self._logs, f"orchestrator_{self._now():%Y-%m-%d}.jsonl", line)
 
 
 def _innermost(error: BaseException) -> str:

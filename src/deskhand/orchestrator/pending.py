@@ -110,7 +110,7 @@ class PendingNotes:
 
     async def look(self) -> None:
         """Make a step of each note that is new; one that cannot be taken up stops no other."""
-        root = self._desk.settings.vault
+        root = self._desk.own_root
         lying = await asyncio.to_thread(files.stamps, root, files.NEEDS_ACTION)
         self._settled.intersection_update(lying)
         since = (self._desk.now() - _FRESH).timestamp() * 1e9
@@ -139,7 +139,7 @@ class PendingNotes:
 
     async def _take_up(self, name: str) -> bool:
         """Whether there is nothing more to do with the note itself."""
-        root = self._desk.settings.vault
+        root = self._desk.own_root
         note = await asyncio.to_thread(files.read, root, files.NEEDS_ACTION, name)
         if not is_pending(note):
             return True
@@ -181,7 +181,7 @@ class PendingNotes:
 
     def _mark(self, name: str, step: Step) -> None:
         """The mail was decided before: its own note says how, any other that it is one more."""
-        root = self._desk.settings.vault
+        root = self._desk.own_root
         if step.data.note != name:
             marks = {"status": "duplicate", "duplicate_of": step.data.note}
             files.mark(root, files.NEEDS_ACTION, name, marks)
@@ -209,7 +209,7 @@ async def fetch(desk: Desk, data: MailFacts) -> FullMessage:
     claim = None
     if data.from_note and data.note is not None:
         with suppress(DeskError, FileNotFoundError):
-            note = await asyncio.to_thread(files.read, desk.settings.vault, files.NEEDS_ACTION, data.note)
+            note = await asyncio.to_thread(files.read, desk.own_root, files.NEEDS_ACTION, data.note)
             claim = read_claim(note)
     try:
         mail = await desk.mailbox.get(data.message_id)

@@ -138,7 +138,7 @@ def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step
 
 
 def _mark_note(desk: Desk, request: Request, name: str) -> None:
-    root = desk.settings.vault
+    root = desk.own_root
     if files.where(root, name) != files.NEEDS_ACTION:
         return
     if request.state == "rejected":
@@ -150,7 +150,7 @@ def _mark_note(desk: Desk, request: Request, name: str) -> None:
         "reply_message_id": request.message_id,
         "reply_thread_id": request.thread_id,
         "answered_at": iso(desk.now()),
-        "draft_path": f"{files.DONE}/{draft_file_name(request.id)}",
+        "draft_path": desk.settings.own_path(files.DONE, draft_file_name(request.id)),
     }
     files.mark(root, files.NEEDS_ACTION, name, done)
     files.move(root, name, files.NEEDS_ACTION, files.DONE)

@@ -71,7 +71,7 @@ class Status(BaseModel):
 
 async def facts(desk: Desk) -> Status:
     """From the rows and the folders' names alone: a thousand that wait cost one small query."""
-    root = desk.settings.vault
+    root = desk.own_root
     now = desk.now()
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN)
@@ -108,9 +108,9 @@ def read_state(root: Path) -> dict[str, Any]:
 
 def read_not_triaged(settings: Settings) -> dict[str, str]:
     """Notes in Needs_Action that wait and that nobody decides about, and why."""
-    if settings.vault_path is None:
+    if settings.own_place is None:
         return {}
-    return dict(read_state(settings.vault_path).get("not_triaged", {}))
+    return dict(read_state(settings.own_place).get("not_triaged", {}))
 
 
 def _parse_state(data: bytes) -> dict[str, Any] | None:
@@ -154,7 +154,7 @@ def _write_state(root: Path, state: Mapping[str, Any]) -> None:
 async def publish(desk: Desk, health: Mapping[str, Any], *, always: bool = False) -> None:
     """The contract's state file and Dashboard.md; of several orchestrators that run, one writes them at a time."""
     now = desk.now()
-    root = desk.settings.vault
+    root = desk.own_root
     if not await desk.store.write(_my_turn, now) and not always:
         return
     main, *others = desk.settings.mail_accounts

@@ -96,7 +96,7 @@ async def earlier(desk: Desk, mail: FullMessage) -> list[MailSummary]:
 
 async def write_note(desk: Desk, mail: FullMessage, thread: list[MailSummary], name: str) -> None:
     text = await asyncio.to_thread(_text, mail, thread)
-    await asyncio.to_thread(files.place, desk.settings.vault, files.NEEDS_ACTION, name, text)
+    await asyncio.to_thread(files.place, desk.own_root, files.NEEDS_ACTION, name, text)
 
 
 def _text(mail: FullMessage, thread: list[MailSummary]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from email.utils import format_datetime, parseaddr
-from typing import Annotated
+from typing import Annotated, Any
 
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel, Field
@@ -15,9 +15,10 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, NotFound, RateLimited, describe
+from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.requests import Request
 from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
 from deskhand.mail.addresses import people
@@ -212,8 +213,8 @@ def describe_send(letter: SendEmail, outcome: Outcome, note: str | None) -> Call
             return _only(
                 f"[DEV_MODE] Send logged but not executed. To: {masked_line(letter.to)}, Subject: {letter.subject}"
             )
-        case NotApproved(_, _, why):
-            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", why)
+        case NotApproved() as asked:
+            return _not_approved(f"sending to {masked_line(letter.to)}", "email_send", asked)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(error):
@@ -228,14 +229,30 @@ def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> Ca
         case DevMode():
             length = f"Body length: {len(answer.body)} chars"
             return _only(f"[DEV_MODE] Reply logged but not executed. Thread: {thread}, {length}")
-        case NotApproved(_, _, why):
-            return _not_approved(f"replying to thread {thread}", "email_reply", why)
+        case NotApproved() as asked:
+            return _not_approved(f"replying to thread {thread}", "email_reply", asked)
         case Limited() as limited:
             return _rate_limited(limited)
         case Failed(NotFound() as error):
             return _say(error, f"Error: Thread ID {thread} not found or no longer accessible.")
         case Failed(error):
             return _say(error, _because("Error replying to thread", error))
+
+
+def describe_ended(request: Request) -> CallToolResult | DeskError:
+    """What came of a request in the end, as its call would be answered."""
+    if request.state != "sent":
+        said = f" ({request.note})" if request.note else ""
+        return Denied(f"nothing was done: it is {request.state}{said}", reason=request.state)
+    mail = Sent(request.message_id or "", request.thread_id or "")
+    done = Released(mail, request.left, request.digest != request.asked, request.action)
+    match request.action.kind:
+        case "send_email":
+            return _describe_sent("Email", done, None)
+        case "reply_email":
+            return _describe_sent("Reply", done, None)
+        case _:
+            return _only("Done, as the person approved it.")
 
 
 def _describe_sent(what: str, done: Released, note: str | None) -> CallToolResult:
@@ -248,12 +265,19 @@ def _describe_sent(what: str, done: Released, note: str | None) -> CallToolResul
     return _about(done.action, done.mail, done.at, text, *lines)
 
 
-def _not_approved(what: str, kind: str, note: str) -> DeskError:
+def refusal_of(asked: NotApproved, message: str, **details: Any) -> DeskError:
+    """What was asked for may not be done; where it waits for the person, the refusal says as what."""
+    if asked.waits is None:
+        return Denied(message, reason="no_approval", **details)
+    return AwaitsPerson(message, id=asked.waits, is_new=asked.is_new, **details)
+
+
+def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:
     text = (
         f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
         f"Create an approval file with type: {kind} and move it to vault/Approved/."
     )
-    return _say(Denied("no approval covers this mail", reason="no_approval"), f"{text}\n{note}")
+    return _say(refusal_of(asked, "no approval covers this mail"), f"{text}\n{asked.note}")
 
 
 def _rate_limited(limited: Limited) -> DeskError:

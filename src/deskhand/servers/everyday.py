@@ -17,6 +17,7 @@ from deskhand.mail.changes import Deed, Doing, read_change
 from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
+from deskhand.servers.email import refusal_of
 from deskhand.servers.mail import FETCHES, FILES, account_of, one_line
 from deskhand.servers.tool import DeskTool, tool
 
@@ -139,9 +140,9 @@ def _outcome(outcome: Outcome, mails: Sequence[MailSummary]) -> UpdatedEmails | 
     match outcome:
         case Released():
             return _described(mails, done=True, waits=False)
-        case NotApproved(why, request, said):
+        case NotApproved(why, request, said) as asked:
             text = f"{len(mails)} mails are changed only after the person said yes"
-            return Denied(text, reason="no_approval", approval=why, request=request, hint=said)
+            return refusal_of(asked, text, approval=why, request=request, hint=said)
         case DevMode():
             return Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
         case Failed(error):

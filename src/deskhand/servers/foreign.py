@@ -90,7 +90,7 @@ class ForeignDoor(DeskServer):
             self.demand("guard", writes=True)
             return await call(self._desk, self._server, params, progress_of(ctx))
         except DeskError as error:
-            return self._refusal(error)
+            return self.refusal(error)
 
     async def _pass_resources(self, ctx: Any, params: PaginatedRequestParams) -> ListResourcesResult:
         del ctx
@@ -240,7 +240,7 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> CallToolResult:
     match outcome:
         case Released(mail=done):
             return read_result(done.result)
-        case NotApproved("rejected", _, said, request):
+        case NotApproved("rejected", request, said):
             raise Denied(
                 f"the person said no to {what}", reason="denied", approval="rejected", request=request, hint=said
             )

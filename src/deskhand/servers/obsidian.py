@@ -163,12 +163,19 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
     ]
 
 
+def say_place(desk: Desk) -> str:
+    """Where the desk's own folders lie, for instructions that name them."""
+    if not desk.settings.inside:
+        return ""
+    return f"\nThese folders, Needs_Action and Plans lie in {desk.settings.own_path()}/."
+
+
 def obsidian_server(desk: Desk, token: str | None = None) -> DeskServer:
     _ = desk.settings.vault  # a missing vault is said now, not at the first call
     return DeskServer(
         "obsidian",
         [*notes_tools(desk), *more_notes_tools(desk)],
-        instructions=INSTRUCTIONS,
+        instructions=INSTRUCTIONS + say_place(desk),
         record=recorder(desk, "obsidian_mcp"),
         area="notes",
         token=token,

@@ -34,7 +34,9 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         if not paths:
             return ()
         demand_notes()
-        found = [await to_thread.run_sync(read_file, desk.settings.vault, path, LARGEST) for path in paths]
+        vault = desk.settings.vault
+        inside = desk.settings.inside
+        found = [await to_thread.run_sync(read_file, vault, path, LARGEST, inside) for path in paths]
         return await keep([(path.rpartition("/")[2], content, path, None) for path, content in found])
 
     async def keep(files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:

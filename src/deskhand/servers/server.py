@@ -150,7 +150,7 @@ class DeskServer(SDKServer):
             with anyio.CancelScope(shield=True):
                 await self._record_call(made, arguments, ended, started)
         if isinstance(ended.content, DeskError):
-            return self._refusal(ended.content)
+            return await self.refuse(ended.content, context)
         return ended.content
 
     async def _run(
@@ -202,7 +202,14 @@ class DeskServer(SDKServer):
                 await self._record(call)
             raise protocol_error(error) from error
 
-    def _refusal(self, error: DeskError) -> CallToolResult:
+    async def refuse(
+        self, error: DeskError, context: Context[None, Any] | None
+    ) -> CallToolResult | InputRequiredResult:
+        """How a call is refused that this client made."""
+        del context
+        return self.refusal(error)
+
+    def refusal(self, error: DeskError) -> CallToolResult:
         # No structuredContent: clients hold an error's against the tool's output schema and throw.
         form = self._error_form(error)
         text = form if isinstance(form, str) else json.dumps(form, ensure_ascii=False)

@@ -38,7 +38,9 @@ def triage_tools(desk: Desk) -> list[DeskTool]:
     async def list_pending(limit: Annotated[int, Field(ge=1, le=100)] = 20) -> list[PendingMail]:
         """List mails that wait for a decision, oldest first. Read each note, then call propose_decision."""
         found = await desk.store.read(steps.in_states, REDECIDED, limit)
-        return [_pending(step) for step in found if (step.data.note or step.error) and _is_seen(step.data.message_id)]
+        return [
+            _pending(desk, step) for step in found if (step.data.note or step.error) and _is_seen(step.data.message_id)
+        ]
 
     async def propose_decision(
         message_id: Annotated[str, Field(min_length=1)],
@@ -91,14 +93,14 @@ def _validate_decision(given: Mapping[str, object]) -> Decision:
         raise InvalidInput("that is no whole decision", fields=problems) from error
 
 
-def _pending(step: steps.Step) -> PendingMail:
+def _pending(desk: Desk, step: steps.Step) -> PendingMail:
     data = step.data
     why = step.error or ""
     if not why and data.decision is not None:
         why = data.decision.info_needed or data.decision.reasoning
     return PendingMail(
         message_id=data.message_id,
-        note=f"Needs_Action/{data.note}" if data.note else "",
+        note=desk.settings.own_path("Needs_Action", data.note) if data.note else "",
         status="pending" if step.state == "arrived" else step.state,
         sender=data.sender,
         why=why,

@@ -25,6 +25,9 @@ _HEAD = """\
 # The desk's options. The environment wins over this file; `deskhand config show` tells where each value comes from.
 # A line without its # is in force.
 """
+NEW_FOLDER = "Deskhand"
+_TELLING = ("Needs_Action", "Pending_Approval", "Approved", "Rejected")
+"""Folders that no vault has but that of a desk."""
 _NOT_HERE = frozenset({"home", "tmux", "tmux_pane"})
 """Options that config.toml cannot hold: where it lies itself, and what tmux says."""
 
@@ -149,9 +152,22 @@ def next_steps(settings: Settings) -> list[str]:
     return [*steps, "deskhand doctor", "deskhand up", "deskhand connect claude-code"]
 
 
-def make_folders(vault: Path) -> list[Path]:
+def find_place(home: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """In which folder of the vault the desk's own ones are to lie: in one of its own, unless they lie there already."""
+    vault = given.get("vault_path")
+    if vault is None or current_value(home, "vault_folder") is not None:
+        return {}
+    place = Path(vault).expanduser().absolute()
+    known = current_value(home, "vault_path")
+    if (known and Path(known) == place) or any((place / name).exists() for name in _TELLING):
+        return {}
+    return {"vault_folder": NEW_FOLDER}
+
+
+def make_folders(vault: Path, inside: tuple[str, ...]) -> list[Path]:
     """Make the vault and the desk's own folders in it, for the person alone, where they are missing; returns those."""
-    folders = [vault, *(vault / name for name in FOLDERS)]
+    own_place = vault.joinpath(*inside)
+    folders = dict.fromkeys([vault, own_place, *(own_place / name for name in FOLDERS)])
     missing = [folder for folder in folders if not folder.is_dir()]
     for folder in missing:
         try:

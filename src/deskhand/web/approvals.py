@@ -56,6 +56,7 @@ def routes() -> list[Route]:
         page("/approvals/batch", _review),
         effect("/approvals/batch", _approve_all),
         page(one, _whole, linked=True),
+        page("/requests/{id}", _whole, linked=True),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
         effect(f"{one}/approve", _answer("approved", _approve)),

@@ -1,31 +1,70 @@
-"""Mail: search, one message as plain text, its thread. Looking has no effect on the mail."""
+"""Mail: search, a message, its thread, its files, and what the person does with mails. Looking changes nothing."""
 
+from collections.abc import Sequence
 from functools import partial
+from typing import Any
+from urllib.parse import quote, urlencode
 
+from anyio import to_thread
+from starlette.datastructures import FormData
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand.errors import InvalidInput
+from deskhand.app import Desk
+from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
 from deskhand.gate import ledger
-from deskhand.mail import MailSummary
+from deskhand.mail import FullMessage, MailSummary, mime
+from deskhand.mail.changes import Deed, Doing
 from deskhand.mail.mailboxes import MailView, viewing
-from deskhand.web.entry import page
+from deskhand.web import as_sent, sessions
+from deskhand.web.entry import effect, page
+from deskhand.web.proving import claim_in
 from deskhand.web.render import render
-from deskhand.web.request import desk_of, number_in
+from deskhand.web.request import desk_of, number_in, text_in
 from deskhand.web.times import local_time
 from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
 MOST_PAGES = 20
 """A mailbox gives its newest results only from the start: further pages cost more, so there is a last one."""
+MOST_READ = 20
+"""Mails of a thread that are shown whole."""
+MANY = 50
+MOST_CHANGED = 1000
+PERSON = "person"
+SAID: dict[Doing, str] = {
+    "read": "marked as read",
+    "unread": "marked as unread",
+    "star": "starred",
+    "unstar": "no longer starred",
+    "archive": "archived",
+    "trash": "in the trash",
+    "untrash": "out of the trash",
+}
+_BACK: dict[Doing, Doing] = {
+    "read": "unread",
+    "unread": "read",
+    "star": "unstar",
+    "unstar": "star",
+    "trash": "untrash",
+    "untrash": "trash",
+}
 
 
 def routes() -> list[Route]:
     return [
         page("/mail", or_unavailable("Mail", _list)),
+        effect("/mail/change", _change),
+        effect("/mail/undo", _undo),
+        page("/thread/{thread_id:path}", or_unavailable("Mail", _thread)),
+        page("/as-sent/{message_id:path}", or_unavailable("Mail", _as_sent)),
+        page("/mail-file/{message_id:path}", or_unavailable("Mail", _file)),
         page("/mail/{message_id:path}", or_unavailable("Mail", _message)),
     ]
+
+
+# Looking.
 
 
 async def _list(request: Request) -> Response:
@@ -56,7 +95,18 @@ async def _list(request: Request) -> Response:
         address=await desk.mailbox.address() if not desk.settings.accounts else "",
         accounts=[each.name for each in desk.settings.mail_accounts],
         silent=view.describe_silent(),
+        done=_describe_done(request),
+        can_undo=_last_changes(request).get(sessions.name_of(request.state.session)) is not None,
     )
+
+
+def _describe_done(request: Request) -> str | None:
+    done = request.query_params.get("done", "")
+    what = next((words for do, words in SAID.items() if do == done), None)
+    count = number_in(request, "count", digits=5)
+    if what is None or count is None:
+        return None
+    return f"{count} mail{'' if count == 1 else 's'} {what}."
 
 
 async def _message(request: Request) -> Response:
@@ -64,6 +114,8 @@ async def _message(request: Request) -> Response:
     message_id = request.path_params["message_id"]
     mail = await desk.mailbox.get(message_id)
     thread = await desk.mailbox.thread(mail.summary.thread_id)
+    wanted = request.query_params.get("as") == "sent"
+    sheet = await _make_sheet(desk, message_id) if wanted else None
     return await render(
         request,
         "message.html",
@@ -72,4 +124,130 @@ async def _message(request: Request) -> Response:
         arrived=local_time(desk, mail.summary.date),
         thread=[(each, local_time(desk, each.date)) for each in thread],
         answers=await desk.store.read(partial(ledger.answering, message_id=message_id)),
+        as_sent=wanted,
+        blocked=sheet and sheet.blocked,
     )
+
+
+async def _thread(request: Request) -> Response:
+    """All mails of a thread; of a long one the last are shown whole, the others by their subject."""
+    desk = desk_of(request)
+    listed = await desk.mailbox.thread(request.path_params["thread_id"])
+    read: list[FullMessage] = [await desk.mailbox.get(mail.id) for mail in listed[-MOST_READ:]]
+    return await render(
+        request,
+        "thread.html",
+        title=listed[-1].subject or "(no subject)",
+        earlier=[(mail, local_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
+        mails=[(mail, local_time(desk, mail.summary.date)) for mail in read],
+    )
+
+
+async def _as_sent(request: Request) -> Response:
+    """The frame's own document."""
+    sheet = await _make_sheet(desk_of(request), request.path_params["message_id"])
+    if sheet is None:
+        raise NotFound("this mail has no HTML")
+    return HTMLResponse(sheet.document, headers=as_sent.HEADERS)
+
+
+async def _make_sheet(desk: Desk, message_id: str) -> as_sent.Sheet | None:
+    raw = await desk.mailbox.read_raw(message_id)
+
+    def work() -> as_sent.Sheet | None:
+        found = mime.find_page(raw)
+        return found and as_sent.make_sheet(*found)
+
+    return await to_thread.run_sync(work)
+
+
+async def _file(request: Request) -> Response:
+    """An attachment to keep: a browser opens none of them by itself."""
+    raw = await desk_of(request).mailbox.read_raw(request.path_params["message_id"])
+    name = request.query_params.get("name", "")
+    found = await to_thread.run_sync(mime.find_attachment, raw, name)
+    if found is None:
+        raise NotFound(f"this mail has no attachment {name[:100]}")
+    kept = f"attachment; filename*=UTF-8''{quote(found[0].name, safe='')}"
+    return Response(found[1], media_type="application/octet-stream", headers={"Content-Disposition": kept})
+
+
+# Changing.
+
+
+async def _change(request: Request, form: FormData) -> Response:
+    """Do something with the chosen mails, or with all that were found; many, or unread ones to the trash, ask first."""
+    desk = desk_of(request)
+    do = next((each for each in SAID if each == text_in(form, "do")), None)
+    query = text_in(form, "q")
+    if do is None:
+        raise InvalidInput("that is nothing to do with mails", hint="go back and choose one of the buttons")
+    mails = await _find(desk, form, query)
+    doubtful = do == "trash" and any("UNREAD" in mail.labels for mail in mails)
+    problem: Denied | None = None
+    if mails and (text_in(form, "sure") or not (doubtful or len(mails) > MANY or text_in(form, "all"))):
+        try:
+            await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+        except Denied as failure:
+            problem = failure
+        else:
+            return await _carry_out(request, do, mails, query)
+    if not mails:
+        return RedirectResponse(f"/mail?{urlencode({'q': query})}", 303)
+    shown = [(mail, local_time(desk, mail.date)) for mail in mails[:PAGE]]
+    unread = sum("UNREAD" in mail.labels for mail in mails)
+    known: dict[str, Any] = {
+        "mails": mails,
+        "shown": shown,
+        "unread": unread,
+        "do": do,
+        "says": SAID[do],
+        "query": query,
+    }
+    every = bool(text_in(form, "all"))
+    return await render(request, "change.html", title="Change mails", problem=problem, every=every, **known)
+
+
+async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
+    if not text_in(form, "all"):
+        chosen = [each for each in form.getlist("mail") if isinstance(each, str)]
+        return await desk.mailbox.list_mails(list(dict.fromkeys(chosen)))
+    if not query.strip():
+        raise InvalidInput(
+            "all mails that match nothing in particular are every mail", hint="search for something first"
+        )
+    found = await desk.mailbox.search(query, MOST_CHANGED + 1)
+    if len(found) > MOST_CHANGED:
+        raise TooLarge(f"more than {MOST_CHANGED} mails match", hint="narrow the search, for example by a date")
+    return found
+
+
+async def _carry_out(request: Request, do: Doing, mails: Sequence[MailSummary], query: str) -> Response:
+    desk = desk_of(request)
+    ids = [mail.id for mail in mails]
+    if desk.settings.dev_mode:
+        raise Denied("DEV_MODE is on: nothing is changed", reason="dev_mode", hint="set DEV_MODE=false")
+    count = await desk.mailbox.change(ids, Deed(do))
+    await desk.record(PERSON, "update_emails", f"{count} mails", {"do": do, "mails": count}, None, 0)
+    own = sessions.name_of(request.state.session)
+    _last_changes(request).pop(own, None)
+    if back := _BACK.get(do):
+        _last_changes(request)[own] = (back, ids)
+    return RedirectResponse(f"/mail?{urlencode({'q': query, 'done': do, 'count': count})}", 303)
+
+
+async def _undo(request: Request, form: FormData) -> Response:
+    """Take the last change of this session back."""
+    desk = desk_of(request)
+    await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+    last = _last_changes(request).pop(sessions.name_of(request.state.session), None)
+    if last is None:
+        return RedirectResponse("/mail", 303)
+    do, ids = last
+    return await _carry_out(request, do, await desk.mailbox.list_mails(ids), text_in(form, "q"))
+
+
+def _last_changes(request: Request) -> dict[str, tuple[Doing, list[str]]]:
+    """What each session did last; while the desk runs."""
+    kept: dict[str, tuple[Doing, list[str]]] = request.app.state.last_changes
+    return kept

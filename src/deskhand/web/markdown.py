@@ -1,84 +1,219 @@
-"""A note's Markdown as HTML that can do nothing: no HTML of the note's own, no picture loaded, links to notes or out.
+"""A note's Markdown as HTML that can do nothing: no HTML of the note's own, no picture from elsewhere, links to notes
+or out. Pictures and notes of the vault that it shows are shown.
 
 Two pieces that know nothing of each other have to fail before anything of a note runs: markdown-it writes out no
 HTML that it was given, and nh3 lets only these tags through.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import nh3
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
-from markdown_it.renderer import RendererHTML
-from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
+
+from deskhand.errors import DeskError
+from deskhand.notes.editing import find_part
+from deskhand.notes.links import ending
+from deskhand.notes.vault import Vault
+from deskhand.web import obsidian_markdown
 
 LONGEST = 100_000
 """Characters; what is longer is shown as plain text. Some texts cost the parser the square of their length."""
-_BLOCKS = {"blockquote", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
+PICTURES = {
+    "avif": "image/avif",
+    "bmp": "image/bmp",
+    "gif": "image/gif",
+    "jpeg": "image/jpeg",
+    "jpg": "image/jpeg",
+    "png": "image/png",
+    "svg": "image/svg+xml",
+    "webp": "image/webp",
+}
+_MOST_SHOWN = 30
+"""So many notes are shown within one; any further ones are links."""
+_MOST_LOCATED = 300
+_BLOCKS = {"blockquote", "details", "div", "h2", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "summary", "ul"}
 _TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
-_WORDS = {"a", "br", "code", "del", "em", "s", "strong"}
+_WORDS = {"a", "br", "code", "del", "em", "img", "input", "mark", "s", "strong", "sup"}
 _TAGS = _BLOCKS | _TABLES | _WORDS
-_WIKILINK = re.compile(r"!?\[\[(?P<target>[^\[\]|#^\n]*)(?P<place>[#^][^\[\]|\n]*)?(?:\|(?P<alias>[^\[\]\n]*))?\]\]")
+_ATTRIBUTES = {
+    "a": {"aria-label", "href"},
+    "details": {"open"},
+    "img": {"alt", "height", "loading", "src", "width"},
+    "input": {"aria-label", "checked", "disabled"},
+    "li": {"id"},
+    "ol": {"start"},
+}
+_CLASSES = {
+    "a": {"tag"},
+    "details": set(obsidian_markdown.LOOKS),
+    "div": {"embed", *obsidian_markdown.LOOKS},
+    "ol": {"footnotes"},
+    "td": {"right", "center"},
+    "th": {"right", "center"},
+}
 _OUTSIDE = frozenset({"http", "https", "mailto"})
+_SIZE = re.compile(r"(?:^|\|)\s*(\d{1,4})(?:x(\d{1,4}))?\s*\Z")
 
 
-def html(text: str, path: str) -> str:
+def html(text: str, path: str, vault: Vault | None = None) -> str:
     """The note at `path` as safe HTML; its headings begin at the second level, below the page's own."""
-    tokens = _parser().parse(text, {})
-    for token in _all(tokens):
-        if token.type in ("heading_open", "heading_close"):
-            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
-        if token.type == "link_open":
-            token.attrSet("href", _href(str(token.attrGet("href") or ""), path))
-    made = _parser().renderer.render(tokens, _parser().options, {})
-    return nh3.clean(made, tags=_TAGS, attributes={"a": {"href"}, "ol": {"start"}}, url_schemes=set(_OUTSIDE))
+    made = _NotePage(vault).render(text, path)
+    return nh3.clean(
+        made,
+        tags=_TAGS,
+        attributes=_ATTRIBUTES,
+        allowed_classes=_CLASSES,
+        tag_attribute_values={"input": {"type": {"checkbox"}}},
+        url_schemes=set(_OUTSIDE),
+    )
+
+
+class _NotePage:
+    """One note, and the notes that are shown within it."""
+
+    def __init__(self, vault: Vault | None) -> None:
+        self._vault = vault
+        self._left = LONGEST
+        self._parts = 0
+
+    def render(self, text: str, path: str, *, within: bool = False) -> str:
+        env: dict[str, Any] = {"part": self._parts}
+        self._parts += 1
+        self._left -= len(text)
+        tokens = _parser().parse(text, env)
+        notes = [*obsidian_markdown.footnotes(_parser(), env)]
+        every = [each for block in (tokens, *notes) for each in _all(block)]
+        for token in every:
+            _direct(token, path)
+        self._fill([token for token in every if token.type == "embed"], path, within=within)
+        shown, *listed = [str(_parser().renderer.render(each, _parser().options, env)) for each in (tokens, *notes)]
+        return shown + _listed(listed, env)
+
+    def _fill(self, embeds: Sequence[Token], path: str, *, within: bool) -> None:
+        """Give each embed what is shown in its place."""
+        found: Mapping[str, str] = {}
+        if self._vault and embeds:
+            found = self._vault.locate([token.content for token in embeds[:_MOST_LOCATED]], path)
+        for token in embeds:
+            there = found.get(token.content)
+            token.meta["html"] = _link(token, there, path)
+            if there and ending(there) == "md" and not within:
+                self._show(token, there)
+
+    def _show(self, token: Token, path: str) -> None:
+        """Show a note where the link to it is a paragraph of its own; what it shows itself are links."""
+        around = token.meta.get("around", ())
+        try:
+            text = self._vault and find_part(self._vault.text(path), token.meta["place"])
+        except DeskError:
+            return  # the place is not there, or it cannot be read: following the link says so
+        if not around or not text or len(text) > self._left or self._parts > _MOST_SHOWN:
+            return
+        for paragraph in around:
+            paragraph.hidden = True
+        inside = self.render(text, path, within=True)
+        token.meta["html"] = f'<div class="embed"><p>{token.meta["html"]}</p>\n{inside}</div>\n'
 
 
 @cache
 def _parser() -> MarkdownIt:
     made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-    made.inline.ruler.before("link", "wikilink", _wikilink)
-    made.add_render_rule("image", _image)
+    obsidian_markdown.add_to(made)
+    made.add_render_rule("image", _render_picture_elsewhere)
+    made.add_render_rule("embed", _render_embed)
     return made
 
 
-def _all(tokens: Sequence[Token]) -> list[Token]:
-    return [each for token in tokens for each in (token, *(token.children or ()))]
+def _all(tokens: Sequence[Token]) -> Iterator[Token]:
+    for at, token in enumerate(tokens):
+        yield token
+        for child in token.children or ():
+            yield child
+            if child.type == "embed" and len(token.children or ()) == 1 and tokens[at - 1].type == "paragraph_open":
+                child.meta["around"] = (tokens[at - 1], tokens[at + 1])
 
 
-def _wikilink(state: StateInline, silent: bool) -> bool:
-    found = _WIKILINK.match(state.src, state.pos, state.posMax)
-    if found is None or not (found["target"].strip() or found["place"]):
-        return False
-    if not silent:
-        link = state.push("link_open", "a", 1)
-        link.attrs = {"href": f"wiki:{quote(found['target'].strip())}"}
-        state.push("text", "", 0).content = found["alias"] or f"{found['target']}{found['place'] or ''}"
-        state.push("link_close", "a", -1)
-    state.pos = found.end()
-    return True
+def _direct(token: Token, path: str) -> None:
+    """Say of a link where it leads and of a picture whether it is the vault's; headings go down by one."""
+    match token.type:
+        case "heading_open" | "heading_close":
+            token.tag = f"h{min(int(token.tag[1]) + 1, 6)}"
+        case "link_open":
+            token.attrSet("href", _href(str(token.attrGet("href") or ""), path))
+        case "th_open" | "td_open":
+            side = str(token.attrs.pop("style", "")).removeprefix("text-align:")
+            if side:
+                token.attrSet("class", side)
+        case "image":
+            address = urlsplit(str(token.attrGet("src") or ""))
+            if not address.scheme and not address.netloc:
+                token.type = "embed"
+                token.meta = {"place": "", "alias": token.content}
+                token.content = unquote(address.path)
 
 
 def _href(written: str, path: str) -> str:
     if written.startswith("wiki:"):
-        return f"/notes/link?to={written.removeprefix('wiki:')}&from={quote(path)}"
+        return f"/notes/link?to={written.removeprefix('wiki:') or quote(path)}&from={quote(path)}"
+    if written.startswith("tag:"):
+        return f"/notes?q={written.removeprefix('tag:')}"
     if written.startswith("#") or urlsplit(written).scheme in _OUTSIDE:
         return written
     target = unquote(written.partition("#")[0])
     return f"/notes/link?to={quote(target)}&from={quote(path)}"
 
 
-def _image(renderer: RendererHTML, tokens: Sequence[Token], at: int, options: Any, env: Any) -> str:
-    """A picture is named, never loaded: whoever wrote the note would see that it was opened."""
-    del renderer, options, env
+def note_address(path: str) -> str:
+    return f"/notes/open?{urlencode({'path': path})}"
+
+
+def file_address(path: str) -> str:
+    return f"/notes/file?{urlencode({'path': path})}"
+
+
+def _link(token: Token, found: str | None, holder: str) -> str:
+    """The picture, or the link to what is no picture."""
+    named = _SIZE.sub("", token.meta["alias"]) or f"{token.content}{token.meta['place']}"
+    name = escapeHtml(named)
+    if found is None:
+        address = escapeHtml(_href(f"wiki:{quote(token.content)}", holder))
+        return f'<a href="{address}">{name} (not in the vault)</a>'
+    if ending(found) == "md":
+        return f'<a href="{escapeHtml(note_address(found))}">{name}</a>'
+    address = escapeHtml(file_address(found))
+    if ending(found) not in PICTURES:
+        return f'<a href="{address}">{name}</a>'
+    size = _SIZE.search(token.meta["alias"])
+    given = zip(("width", "height"), size.groups() if size else (), strict=False)
+    measures = "".join(f' {side}="{number}"' for side, number in given if number)
+    return f'<img src="{address}" alt="{name}" loading="lazy"{measures}>'
+
+
+def _render_embed(_self: object, tokens: Sequence[Token], at: int, _options: object, _env: object) -> str:
+    return str(tokens[at].meta["html"])
+
+
+def _render_picture_elsewhere(_self: object, tokens: Sequence[Token], at: int, _options: object, _env: object) -> str:
+    """A picture from elsewhere is named, never loaded: whoever wrote the note would see that it was opened."""
     name = escapeHtml(tokens[at].content or "without a name")
     source = str(tokens[at].attrGet("src") or "")
     address = urlsplit(source)
     if address.scheme in ("http", "https"):
         return f'<a href="{escapeHtml(source)}">picture: {name} ({escapeHtml(address.netloc)})</a>'
     return f"<em>picture: {name} ({escapeHtml(source)})</em>"
+
+
+def _listed(footnotes: Sequence[str], env: Mapping[str, Any]) -> str:
+    if not footnotes:
+        return ""
+    items = [
+        f'<li id="{obsidian_markdown.footnote_id(env, number)}">{text}</li>\n'
+        for number, text in enumerate(footnotes, 1)
+    ]
+    return f'<ol class="footnotes">\n{"".join(items)}</ol>\n'

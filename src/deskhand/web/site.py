@@ -64,6 +64,7 @@ def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) ->
     app = Starlette(routes=routes, middleware=around, exception_handlers=failures)
     app.state.desk = desk
     app.state.demo = demo
+    app.state.last_changes = {}
     app.state.stopping = asyncio.Event()
     app.state.events = Events(desk, app.state.stopping)
     app.state.verification = Verification(desk)

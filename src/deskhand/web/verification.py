@@ -47,7 +47,7 @@ class Verification:
             while await self._step(STEP):
                 pass
             if self.broken is None:
-                self.broken = await witness.find_lost_end(self._desk.store, self._desk.settings.vault_path)
+                self.broken = await witness.find_lost_end(self._desk.store, self._desk.settings.own_place)
         finally:
             self._is_running = False
 

@@ -43,9 +43,18 @@ def vault(desk: Desk) -> Finding:
 
 
 def folders(desk: Desk) -> Finding:
-    root = desk.settings.vault_path
-    if root is None or not root.is_dir():
+    vault = desk.settings.vault_path
+    root = desk.settings.own_place
+    if vault is None or root is None or not vault.is_dir():
         return warning("there is no vault to look into", "set VAULT_PATH")
+    if _is_no_folder(root):
+        return bad(f"{root.name} is no ordinary folder", "replace it by a folder: links are not followed")
+    if not root.is_dir():
+        return warning(f"{root.name} will be made when needed", "deskhand doctor --fix makes it now")
+    return _look_into(root)
+
+
+def _look_into(root: Path) -> Finding:
     others = {path.name for path in root.iterdir()} - set(FOLDERS)
     twins = [name for name in others if resembled(name)]
     if twins:
@@ -79,7 +88,7 @@ def add_folders(desk: Desk) -> list[str]:
     root = desk.settings.vault_path
     if root is None or not root.is_dir() or folders(desk).state == "bad":
         return []
-    return [f"made {folder}" for folder in make_folders(root)]
+    return [f"made {folder}" for folder in make_folders(root, desk.settings.inside)]
 
 
 def index(desk: Desk) -> Finding:
@@ -179,7 +188,7 @@ async def record(desk: Desk) -> Finding:
     if await asyncio.to_thread(revision, desk.settings.database) != schema.HEAD:
         return good("has no line yet")
     found = await desk.store.read(audit.verify)
-    match await witness.find_lost_end(desk.store, desk.settings.vault_path) or found:
+    match await witness.find_lost_end(desk.store, desk.settings.own_place) or found:
         case audit.Verified(entries):
             return good(f"whole: {entries} lines")
         case audit.Broken(seq, why):
