@@ -18,7 +18,8 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
-from deskhand.gate.actions import BODY_LIMIT, ListedMail, Mail, SendEmail, UpdateEmails
+from deskhand.gate.actions import ListedMail, Mail, SendEmail, UpdateEmails
+from deskhand.gate.fields import BODY_LIMIT
 from deskhand.gate.waiting import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter

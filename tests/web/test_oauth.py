@@ -404,6 +404,12 @@ async def test_a_client_renews_for_less_and_never_for_more(place: Place) -> None
     assert (await place.chat.renew(back["refresh_token"])).json()["error"] == "invalid_grant"
 
 
+@requirement("oauth:consent")
+async def test_a_client_may_ask_for_one_mail_account(place: Place) -> None:
+    given = await place.connect("mail:write:work", scope="mail:write:work")
+    assert given["scope"] == "mail:read:work"
+
+
 @requirement("oauth:revoke")
 async def test_a_client_gives_back_its_own_tokens_and_nobody_elses(place: Place) -> None:
     given = await place.connect()

@@ -190,6 +190,7 @@ def _fields(card: "Card") -> dict[str, Any]:
             "subject": card.subject,
             "body": card.body,
             "attachments": [each.model_dump() for each in card.attachments],
+            "send_at": card.send_at.isoformat() if card.send_at else None,
             "answers": card.answers,
         },
         "known": all(each.known for each in card.everybody),

@@ -16,7 +16,7 @@ from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import enclosures, later, ledger, results
-from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_sendable
+from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_in_time, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
@@ -89,6 +89,7 @@ class Gate:
             request = await self._find_asked(action)
             if request and (told := await self._go_on_with(request, call)):
                 return told
+            demand_in_time(action, call.started)
             fresh = open_request(action, by, answered, call.started, request)
             written, used = await self._door.find_hand_written(action)
             for found in written:
@@ -170,6 +171,9 @@ class Gate:
         request = await self.find(request.id)
         if request.state == "held" and request.decided != taken:
             return False  # taken back and given again: that yes has its own rest
+        if request.is_early(self._now()) and request.state in ("held", "approved"):
+            await self._store.write(ledger.put_off, request)
+            return False
         if request.state == "held":
             request = await self.end_hold(request)
         if request.state not in ("approved", "sending"):

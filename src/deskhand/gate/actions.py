@@ -5,92 +5,29 @@ thread, as they would be sent. Whoever approves an action approves its digest, w
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    TypeAdapter,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, model_validator
 
+from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
+from deskhand.gate.fields import Addresses, AddressLine, Body, Moment, Name, Subject, Text, demand_body
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
-from deskhand.mail.addresses import once_each, recipient, recipients
+from deskhand.mail.addresses import once_each
 from deskhand.mail.answering import address_all
 from deskhand.mail.changes import Doing
 from deskhand.mail.mime import AttachedFile
 
 MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply", "forward_email": "email_forward"}
 """What a mail is called in its request's file, and in one that the person writes by hand to release it."""
-SUBJECT_LIMIT = 998
-BODY_LIMIT = 2_000_000
 MOST_RECIPIENTS = 50
-
-
-def _subject(text: str) -> str:
-    if len(text) > SUBJECT_LIMIT:
-        raise _invalid("subject", f"The subject has {len(text)} characters; at most {SUBJECT_LIMIT} are allowed", text)
-    if any(ord(char) < 32 or char in "\x7f\x85\u2028\u2029" for char in text):
-        raise _invalid("subject", "The subject must be one line without control characters", text)
-    return text
-
-
-def _body(text: str) -> str:
-    if not text.strip():
-        raise _invalid("body", "The body is empty", "")
-    return _text(text)
-
-
-def _text(text: str) -> str:
-    if len(text) > BODY_LIMIT:
-        raise _invalid("body", f"The body has {len(text):,} characters; at most {BODY_LIMIT:,} are allowed", "")
-    if "\0" in text:
-        raise _invalid("body", "The body holds a NUL character", "")
-    return text
-
-
-def _invalid(field: str, message: str, received: str) -> InvalidInput:
-    return InvalidInput(message, fields=[FieldProblem(field, message, printable(received, 60))])
-
-
-def _name(text: str, info: ValidationInfo) -> str:
-    if not text.strip():
-        raise _invalid(info.field_name or "", f"The {info.field_name} is empty", text)
-    return text
-
-
-def _join_addresses(given: str | Sequence[str], info: ValidationInfo) -> str:
-    named = [given] if isinstance(given, str) else given
-    return ", ".join(recipient(each, info.field_name or "to") for each in named)
-
-
-def _address_line(text: str, info: ValidationInfo) -> str:
-    if not text.strip() and info.field_name != "to":
-        return ""
-    return ", ".join(recipients(text, info.field_name or "to"))
-
-
-Name = Annotated[str, AfterValidator(_name)]
-"""What the mailbox calls a mail or a thread."""
-Addresses = Annotated[str, BeforeValidator(_join_addresses)]
-"""Whom a tool names: one bare address, or a list of them. It becomes a line."""
-AddressLine = Annotated[str, AfterValidator(_address_line)]
-"""Bare addresses with commas between them, as a person reads and edits them."""
-Subject = Annotated[str, AfterValidator(_subject)]
-Body = Annotated[str, AfterValidator(_body)]
-Text = Annotated[str, AfterValidator(_text)]
-"""A draft may wait for the person to write its body."""
+FURTHEST = timedelta(days=366)
+"""So far ahead a mail can be told to wait."""
 
 
 class SendEmail(BaseModel):
@@ -103,6 +40,8 @@ class SendEmail(BaseModel):
     subject: Subject
     body: Body
     attachments: tuple[Enclosure, ...] = ()
+    send_at: Moment = None
+    """When it leaves, once it is approved; None: at once."""
     reply_to_message_id: str | None = None
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
@@ -171,6 +110,7 @@ class Mail(Face):
     as_text: bool = False
     """A body that is written as a whole HTML page leaves as plain text all the same."""
     attachments: tuple[Enclosure, ...] = Field((), exclude_if=not_)
+    send_at: Moment = Field(None, exclude_if=not_)
 
     def digested(self) -> dict[str, Any]:
         fields = super().digested()
@@ -186,6 +126,11 @@ class Mail(Face):
     def everybody(self) -> tuple[str, ...]:
         """Each address that it goes to."""
         return tuple(each for line in (self.to, self.cc, self.bcc) for each in addresses_of(line))
+
+    @property
+    def is_more_than_plain(self) -> bool:
+        """Whether it has what a file written by hand knows no words for."""
+        return len(self.everybody) > 1 or bool(self.attachments) or self.send_at is not None
 
     @model_validator(mode="after")
     def _demand_few(self) -> Self:
@@ -208,12 +153,13 @@ class Mail(Face):
 
     @property
     def about(self) -> str:
-        return f"It would leave from {self.account}, exactly as it stands here."
+        when = f" at {iso(self.send_at)}" if self.send_at else ""
+        return f"It would leave from {self.account}{when}, exactly as it stands here."
 
     def edit(self, changes: Mapping[str, str]) -> "Mail":
         """The same mail with other words; what cannot be sent is refused."""
         edited = Mail.model_validate(
-            self.model_dump() | dict(changes) | {"body": _body(changes.get("body", self.body))}
+            self.model_dump() | dict(changes) | {"body": demand_body(changes.get("body", self.body))}
         )
         return edited.model_copy(update=address_lines(edited.to, edited.cc, edited.bcc))
 
@@ -292,11 +238,13 @@ async def complete(
     proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox, own: Collection[str] = ()
 ) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
+    more: dict[str, Any] = {}
     match proposal:
         case UpdateEmails(do=do, label=label, mails=mails):
             return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
         case SendEmail(to=to, cc=cc, bcc=bcc, subject=subject, body=body, reply_to_message_id=message_id):
             lines = address_lines(to, cc, bcc)
+            more["send_at"] = proposal.send_at
             found = await mailbox.get(message_id) if message_id is not None else None
             account = await own_address(mailbox, found)
         case ReplyEmail(message_id=message_id, body=body):
@@ -310,9 +258,9 @@ async def complete(
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
-    more = {"as_text": as_text, "attachments": proposal.attachments}
+    more |= {"as_text": as_text, "attachments": proposal.attachments}
     mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more)
-    if found is None:
+    if found is None or mail.kind == "forward_email":  # it leaves from the account that has the mail, in no thread
         return mail, None
     return in_thread(mail, found), found
 
@@ -346,6 +294,15 @@ def in_thread(mail: Mail, original: FullMessage) -> Mail:
         "references": references,
     }
     return mail.model_copy(update=place)
+
+
+def demand_in_time(action: Action, now: datetime) -> None:
+    """Refuse a time that has passed, or that nobody would remember."""
+    at = action.send_at
+    if at is None or now < at <= now + FURTHEST:
+        return
+    problem = FieldProblem("send_at", "is not within the next year", iso(at), "name a later time, or none")
+    raise InvalidInput("The time to send it at is not within the next year.", fields=[problem])
 
 
 def demand_sendable(action: Action, now: datetime) -> None:

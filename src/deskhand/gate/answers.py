@@ -98,8 +98,9 @@ class Answers:
         """A yes without a hold: to this digest, or to what is there in this moment."""
         request = _demand_seen(await self._demand_undecided(request_id), digest)
         if request.state != "approved":
-            answer = await self._answer("approved", by, proof, request)
             now = self._now()
+            word: Word = "held" if request.is_early(now) else "approved"
+            answer = await self._answer(word, by, proof, request)
             await self._demand_sendable(request)
             await self._write(request, lambda tx: approve(tx, request, answer, now, due=now))
         return await self._waiting.card(request_id)

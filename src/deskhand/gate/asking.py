@@ -86,7 +86,7 @@ def open_request(
         file=file_name(name, action.kind, 1),
         folder="Pending_Approval",
         created=now,
-        expires=now + LIFETIME,
+        expires=max(now, action.send_at or now) + LIFETIME,
         asked_by=by,
         asker=askers.current_asker(),
         sender=sender,

@@ -92,6 +92,10 @@ class Delivery:
     async def deliver(self, request: Request, call: GateCall) -> Departure:
         """Send what a person has approved, or finish what a process that died has begun."""
         match request.state:
+            case "approved" if request.is_early(self._now()):
+                raise UnderWay(
+                    "it is approved and leaves at its time", hint="nothing has to be done; do not send it again"
+                )
             case "approved":
                 await self._demand_yes(request)
                 await returning.demand_same_files(

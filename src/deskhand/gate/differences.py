@@ -2,6 +2,7 @@
 
 import difflib
 
+from deskhand.clock import iso
 from deskhand.gate.actions import Action
 
 MOST_COMPARED = 20_000
@@ -38,5 +39,6 @@ def _count_same(old: list[str], new: list[str]) -> int:
 
 def _lines(mail: Action) -> list[str]:
     copies = [f"{name}: {line}" for name, line in (("Cc", mail.cc), ("Bcc", mail.bcc)) if line]
+    copies += [f"Send at: {iso(mail.send_at)}"] if mail.send_at else []
     copies += [f"Attachment: {each.describe()}" for each in mail.attachments]
     return [f"To: {mail.to}", *copies, f"Subject: {mail.subject}", "", *mail.body.splitlines()]

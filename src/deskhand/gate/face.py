@@ -60,6 +60,7 @@ class NoMail(Face):
     bcc: ClassVar[str] = ""
     everybody: ClassVar[tuple[str, ...]] = ()
     attachments: ClassVar[tuple[Enclosure, ...]] = ()
+    send_at: ClassVar[None] = None
     thread_id: ClassVar[None] = None
     reply_to_message_id: ClassVar[None] = None
     in_reply_to: ClassVar[None] = None

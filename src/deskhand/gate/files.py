@@ -250,7 +250,7 @@ def explain_approval(given: Mapping[str, Any], now: datetime) -> str | None:
 
 def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     """Whether a hand-written approval is about this mail: by type, status and recipient, and by all else it names."""
-    if is_sealed(given) or not isinstance(action, Mail) or len(action.everybody) > 1 or action.attachments:
+    if is_sealed(given) or not isinstance(action, Mail) or action.is_more_than_plain:
         return False
     by_thread = action.kind == "reply_email" and given.get("thread_id") is not None
     return (

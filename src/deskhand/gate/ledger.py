@@ -287,6 +287,12 @@ def postpone(tx: Transaction, /, request: Request, due: datetime | None, **chang
     tx.execute(sql, _to_column("due", due), *values.values(), request.id)
 
 
+def put_off(tx: Transaction, request: Request) -> None:
+    """It rests until its own time."""
+    sql = "UPDATE requests SET due = ? WHERE id = ? AND state IN ('held', 'approved')"
+    tx.execute(sql, _to_column("due", request.action.send_at), request.id)
+
+
 def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) -> None:
     # Unconditional: that it was sent is a fact, whoever holds the lease by now.
     tx.execute(

@@ -255,14 +255,14 @@ def give(
 def approve(
     tx: Transaction, /, request: Request, answer: Answer, now: datetime, *, due: datetime, **changes: Any
 ) -> Request | Conflict:
-    """A yes: to rest until `due`, or to act upon now."""
+    """A yes: to rest until `due`, or to act upon now; what has a time of its own does not leave before it."""
     state: State = "held" if answer.word == "held" else "approved"
     yes: dict[str, Any] = {
         "proof": answer.proof,
         "decided_by": answer.by,
         "decided": now,
         "once_more": request.may_have_left,
-        "due": due,
+        "due": max(due, request.action.send_at or due),
         "attempts": 0,
         "error": None,
         "resting": None,

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from deskhand import audit
+from deskhand.clock import iso
 from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.requests import Request
@@ -40,6 +41,8 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
             lines = {"to": proposal.to, "cc": proposal.cc, "bcc": proposal.bcc}
             parameters: dict[str, Any] = {name: audit.masked_line(line) for name, line in lines.items() if line}
             parameters["subject"] = proposal.subject
+            if proposal.send_at:
+                parameters["send_at"] = iso(proposal.send_at)
             parameters |= _name_files(proposal.attachments)
             if proposal.reply_to_message_id:
                 parameters["reply_to_message_id"] = proposal.reply_to_message_id

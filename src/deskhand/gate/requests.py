@@ -129,6 +129,10 @@ class Request:
             case "sent" | "expired" | "withdrawn" | "failed":
                 return "Done"
 
+    def is_early(self, now: datetime) -> bool:
+        """Whether it has a time of its own, and that has not come."""
+        return self.action.send_at is not None and now < self.action.send_at
+
     @property
     def may_have_left(self) -> bool:
         """It was begun to be sent, or is sent once more: a try of that which failed says nothing about the first."""

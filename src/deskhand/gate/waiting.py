@@ -60,6 +60,7 @@ class Card:
     rows: tuple[tuple[str, str], ...]
     """The arguments of a call, each by its path."""
     attachments: tuple[Enclosure, ...]
+    send_at: datetime | None
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -242,6 +243,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         body=mail.body,
         rows=mail.rows,
         attachments=mail.attachments,
+        send_at=mail.send_at,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,

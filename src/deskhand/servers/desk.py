@@ -98,6 +98,7 @@ class DeskAction(BaseModel):
     revision: int
     created: str
     expires: str | None
+    send_at: str | None = Field(None, exclude_if=lambda value: value is None)
     said: str | None = Field(description="the person's words with their no")
     message_id: str | None = Field(description="once it was sent")
     result: dict[str, Any] | None = Field(
@@ -259,6 +260,7 @@ def _action_of(request: Request, result: dict[str, Any] | None = None) -> DeskAc
         revision=request.revision,
         created=iso(request.created),
         expires=iso(request.expires) if request.expires else None,
+        send_at=iso(action.send_at) if action.send_at else None,
         said=said,
         message_id=request.message_id,
         result=result,

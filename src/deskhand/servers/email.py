@@ -17,7 +17,8 @@ from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
 from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.actions import SUBJECT_LIMIT, Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
+from deskhand.gate.fields import SUBJECT_LIMIT
 from deskhand.gate.requests import Request
 from deskhand.gate.signatures import with_signature
 from deskhand.mail import MailSummary, SavedDraft, Sent, mime
@@ -247,7 +248,7 @@ def describe_ended(request: Request) -> CallToolResult | DeskError:
     mail = Sent(request.message_id or "", request.thread_id or "")
     done = Released(mail, request.left, request.digest != request.asked, request.action)
     match request.action.kind:
-        case "send_email":
+        case "send_email" | "forward_email":
             return _describe_sent("Email", done, None)
         case "reply_email":
             return _describe_sent("Reply", done, None)

@@ -45,7 +45,13 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         return tuple([await to_thread.run_sync(enclose, *each) for each in files])
 
     async def send_email(
-        to: To, subject: Subject, body: Body, cc: Cc = None, bcc: Bcc = None, attachments: Files = None
+        to: To,
+        subject: Subject,
+        body: Body,
+        cc: Cc = None,
+        bcc: Bcc = None,
+        attachments: Files = None,
+        send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
     ) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text and these recipients;
         until then the answer says where the request waits."""
@@ -57,6 +63,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             body=body,
             as_text=True,
             attachments=await attach(attachments),
+            send_at=send_at,
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
@@ -100,6 +107,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             text = f"{body.rstrip()}\n\n{quote_original(original)}".lstrip()
         letter = SendEmail(
             kind="forward_email",
+            reply_to_message_id=message_id,
             to=to,
             cc=cc or [],
             subject=forward_subject(original.summary.subject),

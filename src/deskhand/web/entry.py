@@ -22,7 +22,7 @@ from starlette.types import Message, Receive
 from deskhand.audit import Result
 from deskhand.errors import AuthRequired, Denied, DeskError, TooLarge
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.actions import BODY_LIMIT
+from deskhand.gate.fields import BODY_LIMIT
 from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.address import own_origin
