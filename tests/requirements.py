@@ -155,7 +155,7 @@ REQUIREMENTS = {
     "mail:query": "Gmail's search syntax is understood or refused with a reason, never guessed.",
     "mail:contract": "The local, Gmail and IMAP mailboxes keep one contract.",
     "mail:every-day": "Mails are marked, archived, put into the trash and taken out again; none is ever expunged.",
-    "mail:bulk-waits": "Over 50 mails, and unread ones into the trash, are changed only after the person's yes.",
+    "mail:bulk-waits": "Over 50 mails in an hour, and unread ones into the trash, are changed after the person's yes.",
     "attachments:read": "The text of the common kinds of documents and of mails is read; any file can be saved.",
     "attachments:bounded": "A hostile document costs bounded time and memory, reaches nothing and gets a clear answer.",
     "mail:import": "Maildir, mbox and .eml are imported whole, once, and left as they are.",

@@ -1,5 +1,7 @@
 """A change of many mails waits for the person like a mail that would leave."""
 
+import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -29,8 +31,13 @@ def furnished(home: Home) -> Home:
 
 
 @pytest.fixture
-async def desk(furnished: Home) -> AsyncIterator[Desk]:
-    made = Desk(load(furnished.environment).settings, Clock())
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def desk(furnished: Home, clock: Clock) -> AsyncIterator[Desk]:
+    made = Desk(load(furnished.environment).settings, clock)
     yield made
     await made.close_mailbox()
     made.close()
@@ -91,6 +98,85 @@ async def test_a_yes_to_one_list_of_mails_releases_no_other_and_no_hand_written_
     assert await desk.mailbox.search("in:trash", 5) == []
     assert (await ok(client, "update_emails", do="trash", ids=ids[:1]))["done"]
     assert [mail.id for mail in await desk.mailbox.search("in:trash", 5)] == ids[:1]
+
+
+async def change(client: Client, do: str, ids: list[str]) -> bool:
+    """Whether it was done at once; the other answer is that the person has to say yes."""
+    result = await client.call_tool("update_emails", {"do": do, "ids": ids})
+    if result.is_error:
+        assert json.loads(result.content[0].text)["details"]["reason"] == "no_approval"
+    return not result.is_error
+
+
+@requirement("mail:bulk-waits")
+async def test_what_a_tool_marked_as_read_is_unread_to_the_trash(client: Client, desk: Desk, clock: Clock) -> None:
+    first, second, third = await fill(desk, 3, seen=False)
+    (seen,) = await fill(desk, 1, name="Seen")
+
+    assert await change(client, "read", [first, second, seen])
+    clock.pass_by(hours=2)
+    assert await change(client, "read", [first])  # once more, now that it looks read
+    assert await change(client, "star", [first])
+    for hidden in ([first], [second, seen]):
+        assert not await change(client, "trash", hidden)
+    assert await change(client, "trash", [seen])
+    assert not await change(client, "trash", [third])
+    assert [mail.id for mail in await desk.mailbox.search("in:trash", 5)] == [seen]
+    (card, *_), _ = await desk.waiting.cards()
+    assert card.risk.level == "high"
+
+    clock.pass_by(hours=25)
+    assert await change(client, "trash", [second])
+
+
+@requirement("mail:bulk-waits")
+async def test_many_small_calls_are_one_large_one(client: Client, desk: Desk, clock: Clock) -> None:
+    ids = await fill(desk, 60)
+
+    assert await change(client, "archive", ids[:30])
+    assert await change(client, "star", ids[:30])  # the same mails count once
+    assert await change(client, "archive", ids[30:50])
+    assert not await change(client, "archive", [ids[50]])
+    assert not await change(client, "read", ids[40:51])
+    assert (await ok(client, "update_emails", do="star", ids=[ids[59]], dry_run=True))["waits"]
+    assert await change(client, "unstar", ids[10:20])
+
+    clock.pass_by(minutes=59)
+    assert not await change(client, "archive", [ids[50]])
+    clock.pass_by(minutes=2)
+    assert await change(client, "archive", ids[50:])
+
+
+@requirement("mail:bulk-waits")
+async def test_of_calls_that_come_together_no_more_than_fifty_mails_are_changed(client: Client, desk: Desk) -> None:
+    ids = await fill(desk, 60)
+    async with asyncio.TaskGroup() as group:
+        calls = [group.create_task(change(client, "star", ids[at : at + 6])) for at in range(0, 60, 6)]
+    assert sum(call.result() for call in calls) == 8
+    assert len(await desk.mailbox.search("is:starred", 100)) == 48
+
+
+@requirement("mail:bulk-waits")
+@pytest.mark.parametrize("label", ["TRASH", " trash "])
+async def test_the_trash_has_no_second_door(furnished: Home, client: Client, desk: Desk, label: str) -> None:
+    unread, marked = await fill(desk, 2, seen=False)
+    (seen,) = await fill(desk, 1, name="Seen")
+    assert await change(client, "read", [marked])
+
+    for mail in (unread, marked):
+        for name, words in (("move_email", {"destination_label": label}), ("add_label", {"label_name": label})):
+            error = await refused(client, name, message_id=mail, **words)
+            assert (error["error"], error["details"]["reason"]) == ("permission_denied", "no_approval")
+    assert (await refused(client, "move_email", message_id=seen, destination_label="Spam"))["details"]["reason"]
+    assert await desk.mailbox.search("in:trash", 5) == []
+    assert await ok(client, "move_email", message_id=seen, destination_label=label) == {"moved": True}
+    assert await ok(client, "add_label", message_id=seen, label_name=label) == {"labelled": True}
+
+    files = (furnished.vault / "Pending_Approval").glob("*.md")
+    for file in files:
+        file.rename(furnished.vault / "Approved" / file.name)
+    assert await ok(client, "move_email", message_id=unread, destination_label=label) == {"moved": True}
+    assert {mail.id for mail in await desk.mailbox.search("in:trash", 5)} == {unread, seen}
 
 
 class _Broken:

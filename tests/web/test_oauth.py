@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -17,23 +17,35 @@ from urllib.parse import parse_qs, urlsplit
 import httpx2
 import pytest
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
 
 from deskhand import audit, tokens
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.oauth import clients, grants
-from deskhand.resident.doors import open_doors
+from deskhand.resident.doors import Doors, ServerDoor, open_doors
 from deskhand.servers import SERVERS
 from deskhand.web import sessions
 from deskhand.web.site import site
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
 from tests.transports import http_client
+from tests.web.browser import chromium, judged, needs_axe, needs_chromium, sign_in
 from tests.web.person import Person, served, signed_in
 
 BACK = "https://claude.ai/api/mcp/auth_callback"
 AGENT = {"DESKHAND_AGENT": "helper", "DESKHAND_AGENTS_STORE": "database", "DESKHAND_AGENTS_ROOM": "desk"}
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+HELLO = PING | {
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "chat", "version": "1"},
+    },
+}
 FIELD = re.compile(r'<input type="(hidden|checkbox)" name="([^"]+)" value="([^"]*)"')
 
 
@@ -101,10 +113,10 @@ class Chat:
     async def post(self, path: str, given: dict[str, str | None]) -> httpx2.Response:
         return await self.http.post(path, data={name: value for name, value in given.items() if value is not None})
 
-    async def enters(self, access: str, endpoint: str = "/mcp") -> int:
+    async def enters(self, access: str, endpoint: str | None = None) -> int:
         """What an endpoint says to this token: 401 and 403 keep it out."""
         headers = {"Authorization": f"Bearer {access}", "Accept": "application/json, text/event-stream"}
-        return (await self.http.post(endpoint, json=PING, headers=headers)).status_code
+        return (await self.http.post(endpoint or self.endpoint, json=HELLO, headers=headers)).status_code
 
 
 @dataclass(frozen=True)
@@ -145,32 +157,44 @@ def heard(answer: httpx2.Response) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def opened(environment: dict[str, str]) -> AsyncIterator[Place]:
+async def opened(environment: dict[str, str], *, whole: bool = True) -> AsyncIterator[Place]:
+    """A desk with its doors; where not the whole, then with that of the mail alone, which is quickly made."""
     clock = Clock()
     desk = Desk(load(environment | AGENT | {"DESKHAND_ADDRESS": "me@example.com"}).settings, clock)
-    doors = open_doors(desk)
+    doors = open_doors(desk) if whole else _door_of_mail(desk)
     app = site(desk, beside=doors.routes)
     async with (
         doors.run(),
-        served(app) as address,
+        served(app, desk.settings.trusted_proxies) as address,
         signed_in(desk, address) as person,
         httpx2.AsyncClient(base_url=address, timeout=60) as http,
     ):
-        yield Place(desk, app, clock, person, Chat(http))
+        yield Place(desk, app, clock, person, Chat(http, endpoint="/mcp" if whole else "/gmail/mcp"))
     await desk.close_mailbox()
     await desk.leave_tasks()
     desk.close()
 
 
+def _door_of_mail(desk: Desk) -> Doors:
+    door = ServerDoor(desk, SERVERS["gmail"])
+    return Doors(desk, [Route("/gmail/mcp", door)], [door.open()])
+
+
 @pytest.fixture
-async def place(home: Home) -> AsyncIterator[Place]:
+async def whole(home: Home) -> AsyncIterator[Place]:
     async with opened(home.environment) as place:
         yield place
 
 
+@pytest.fixture
+async def place(home: Home) -> AsyncIterator[Place]:
+    async with opened(home.environment, whole=False) as place:
+        yield place
+
+
 @requirement("oauth:metadata")
-async def test_whoever_is_turned_away_learns_where_a_token_is_had(place: Place) -> None:
-    http = place.chat.http
+async def test_whoever_is_turned_away_learns_where_a_token_is_had(whole: Place) -> None:
+    http = whole.chat.http
     origin = str(http.base_url).rstrip("/")
     for kind in SERVERS.values():
         challenge = (await http.post(kind.path, json=PING)).headers["www-authenticate"]
@@ -193,11 +217,37 @@ async def test_whoever_is_turned_away_learns_where_a_token_is_had(place: Place) 
     assert (await http.get("/.well-known/oauth-protected-resource/approvals")).status_code == 404
 
 
+@requirement("oauth:metadata")
+async def test_behind_a_proxy_everything_is_said_and_bound_under_the_desks_own_name(home: Home) -> None:
+    own = "https://desk.example.net"
+    behind = {"Host": "desk.example.net", "X-Forwarded-Proto": "https"}
+    async with opened(home.environment | {"DESKHAND_ORIGIN": own}, whole=False) as place:
+        http = place.chat.http
+        http.headers.update(behind)
+        place.person.http.headers.update(behind)
+        challenge = (await http.post("/gmail/mcp", json=PING)).headers["www-authenticate"]
+        assert f'resource_metadata="{own}/.well-known/oauth-protected-resource/gmail/mcp"' in challenge
+        about = (await http.get("/.well-known/oauth-protected-resource/gmail/mcp")).json()
+        server = (await http.get("/.well-known/oauth-authorization-server")).json()
+        assert (about["resource"], about["authorization_servers"]) == (f"{own}/gmail/mcp", [own])
+        assert (server["issuer"], server["token_endpoint"]) == (own, f"{own}/oauth/token")
+        await place.chat.register()
+        (key,) = [value for name, value in place.person.http.cookies.items() if name.startswith("deskhand-")]
+        place.person.http.headers["Cookie"] = f"__Host-deskhand-443={key}"
+        back = await place.allow(place.chat.asks(resource=f"{own}/gmail/mcp"))
+        assert back["iss"] == own
+        given = (await place.chat.redeem(back["code"], resource=f"{own}/gmail/mcp")).json()
+        assert await place.chat.enters(given["access_token"]) == 200
+        local = place.chat.asks(resource="http://127.0.0.1:1/gmail/mcp")
+        refused = await place.person.http.get("/oauth/authorize", params=local)
+        assert heard(refused)["error"] == "invalid_target"
+
+
 @requirement("oauth:consent")
 @requirement("oauth:tokens")
-async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(place: Place, home: Home) -> None:
-    chat = place.chat
-    given = await place.connect("notes:write")
+async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(whole: Place, home: Home) -> None:
+    chat = whole.chat
+    given = await whole.connect("notes:write")
     assert (given["token_type"], given["expires_in"], given["scope"]) == ("Bearer", 900, "mail:read notes:read")
     async with http_client(chat.resource, given["access_token"], "2026-07-28") as client:
         names = {each.name for each in (await client.list_tools()).tools}
@@ -207,10 +257,10 @@ async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(place: Pl
     listed = home.command("token", "list")
     assert "Claude  -  mail:read,notes:read" in listed.stdout
     assert "by OAuth for /mcp" in listed.stdout
-    page = (await place.person.http.get("/checkup")).text
+    page = (await whole.person.http.get("/checkup")).text
     assert "connected by OAuth to /mcp" in page
 
-    place.clock.now += grants.ACCESS_LIFE
+    whole.clock.now += grants.ACCESS_LIFE
     assert await chat.enters(given["access_token"]) == 401
     renewed = (await chat.renew(given["refresh_token"])).json()
     assert (renewed["scope"], await chat.enters(renewed["access_token"])) == ("mail:read notes:read", 200)
@@ -219,7 +269,7 @@ async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(place: Pl
     assert await chat.enters(renewed["access_token"]) == 401
     gone = await chat.renew(renewed["refresh_token"])
     assert (gone.status_code, gone.json()["error"]) == (400, "invalid_grant")
-    assert ("connect_client", "Claude", "success") in await place.recorded()
+    assert ("connect_client", "Claude", "success") in await whole.recorded()
 
 
 @requirement("oauth:tokens")
@@ -278,7 +328,7 @@ async def test_what_does_not_fit_its_code_gets_no_tokens(place: Place) -> None:
         ({"client_id": stranger.id}, "invalid_grant"),
         ({"client_id": "nobody"}, "invalid_client"),
         ({"client_id": None}, "invalid_client"),
-        ({"resource": place.chat.resource.replace("/mcp", "/gmail/mcp")}, "invalid_target"),
+        ({"resource": place.chat.resource.replace("/gmail", "/email")}, "invalid_target"),
         ({"resource": "https://evil.example/mcp"}, "invalid_target"),
         ({"grant_type": "password"}, "unsupported_grant_type"),
         ({"grant_type": None}, "unsupported_grant_type"),
@@ -310,8 +360,8 @@ async def test_what_the_client_asks_wrongly_is_told_to_it_and_to_nobody_else(pla
         ({"scope": "mail:read approve:write"}, "invalid_scope"),
         ({"resource": "https://evil.example/mcp"}, "invalid_target"),
         ({"resource": f"{place.chat.resource}/more"}, "invalid_target"),
-        ({"resource": place.chat.resource.replace("/mcp", ".evil.example/mcp")}, "invalid_target"),
-        ({"resource": place.chat.resource.replace("/mcp", "/approvals")}, "invalid_target"),
+        ({"resource": place.chat.resource.replace("/gmail", ".evil.example/gmail")}, "invalid_target"),
+        ({"resource": place.chat.resource.replace("/gmail/mcp", "/approvals")}, "invalid_target"),
     ]
     issuer = str(place.chat.http.base_url).rstrip("/")
     for other, error in told:
@@ -372,29 +422,27 @@ async def test_only_the_person_on_the_desks_own_page_connects_a_client(place: Pl
 
 
 @requirement("oauth:audience")
-async def test_a_token_counts_at_its_own_endpoint_and_opens_no_page(place: Place) -> None:
-    place.chat.endpoint = "/gmail/mcp"
-    own = await place.connect(scope="mail:write")
-    opened = {kind.path: await place.chat.enters(own["access_token"], kind.path) for kind in SERVERS.values()}
+async def test_a_token_counts_at_its_own_endpoint_and_opens_no_page(whole: Place) -> None:
+    whole.chat.endpoint = "/gmail/mcp"
+    own = await whole.connect(scope="mail:write")
+    opened = {kind.path: await whole.chat.enters(own["access_token"], kind.path) for kind in SERVERS.values()}
     assert {path for path, status in opened.items() if status not in (401, 403)} == {"/gmail/mcp"}
-    whole = await place.connect(resource=None, scope=None)
-    everywhere = [await place.chat.enters(whole["access_token"], kind.path) for kind in SERVERS.values()]
+    every = await whole.connect(resource=None, scope=None)
+    everywhere = [await whole.chat.enters(every["access_token"], kind.path) for kind in SERVERS.values()]
     assert 401 not in everywhere
-    for access in (own["access_token"], whole["access_token"], own["refresh_token"]):
+    for access in (own["access_token"], every["access_token"], own["refresh_token"]):
         headers = {"Authorization": f"Bearer {access}"}
         for path in ("/", "/checkup", "/mail", "/timeline"):
-            assert (await place.chat.http.get(path, headers=headers)).headers["location"] == "/enter"
-        assert (await place.chat.http.get("/api/tasks", headers=headers)).status_code == 401
-    assert await place.chat.enters(whole["refresh_token"]) == 401
+            assert (await whole.chat.http.get(path, headers=headers)).headers["location"] == "/enter"
+        assert (await whole.chat.http.get("/api/tasks", headers=headers)).status_code == 401
+    assert await whole.chat.enters(every["refresh_token"]) == 401
 
 
 @requirement("oauth:tokens")
 async def test_a_client_renews_for_less_and_never_for_more(place: Place) -> None:
     given = await place.connect(scope="mail:write notes:read")
     more = await place.chat.renew(given["refresh_token"], scope="mail:write notes:write")
-    elsewhere = await place.chat.renew(
-        given["refresh_token"], resource=place.chat.resource.replace("/mcp", "/gmail/mcp")
-    )
+    elsewhere = await place.chat.renew(given["refresh_token"], resource=place.chat.resource.replace("/gmail", "/email"))
     assert (more.json()["error"], elsewhere.json()["error"]) == ("invalid_scope", "invalid_target")
     less = (await place.chat.renew(given["refresh_token"], scope="mail:read")).json()
     assert less["scope"] == "mail:read"
@@ -528,7 +576,7 @@ async def test_whoever_must_sign_in_first_comes_to_the_client_that_asks(place: P
 async def test_families_on_each_database(url: str, tmp_path: Path) -> None:
     (tmp_path / "vault").mkdir()
     given = {"DESKHAND_HOME": str(tmp_path / "home"), "VAULT_PATH": str(tmp_path / "vault")}
-    async with opened(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_DATABASE_URL": url}) as place:
+    async with opened(given | {"SERVICE_AUTH_TOKEN": TOKEN, "DESKHAND_DATABASE_URL": url}, whole=False) as place:
         first = await place.connect()
         second = (await place.chat.renew(first["refresh_token"])).json()
         assert await place.chat.enters(second["access_token"]) == 200
@@ -543,3 +591,34 @@ async def test_families_on_each_database(url: str, tmp_path: Path) -> None:
             later = replace(place, person=person)
             await later.connect()
         assert len(await place.desk.store.read(tokens.list_tokens)) == 1
+
+
+@needs_chromium
+@needs_axe
+@requirement("oauth:consent")
+async def test_a_browser_that_comes_from_the_client_is_asked_and_goes_back_to_it(place: Place) -> None:
+    """The session's cookie is not sent with what another site began, and a form's policy holds for its redirect."""
+
+    async def page_of_client(request: Request) -> HTMLResponse:
+        asked = place.person.http.base_url.join("/oauth/authorize").copy_merge_params(
+            place.chat.asks(redirect_uri=back)
+        )
+        return HTMLResponse(f'<!doctype html><title>Chat</title><a href="{escape(str(asked))}">Connect my desk</a>')
+
+    client = Starlette(routes=[Route("/{path:path}", page_of_client)])
+    async with served(client) as address, chromium() as browser:
+        elsewhere = address.replace("127.0.0.1", "localhost")
+        back = f"{elsewhere}/callback"
+        await place.chat.register("Claude", back)
+        page = await browser.new_page(base_url=str(place.person.http.base_url))
+        await sign_in(page, place.desk)
+        await page.goto(elsewhere)
+        await page.get_by_text("Connect my desk").click()
+        await page.get_by_role("heading", name="Connect a client").wait_for()
+        assert await judged(page) == []
+        await page.get_by_label("change your notes").uncheck()
+        await page.get_by_role("button", name="Connect").click()
+        await page.wait_for_url(f"{back}?*")
+        code = httpx2.URL(page.url).params["code"]
+    given = (await place.chat.redeem(code, redirect_uri=back)).json()
+    assert given["scope"] == "mail:read notes:read"

@@ -76,7 +76,7 @@ def reader(folder: Path, **more: Any) -> Documents:
 
 @requirement("oauth:documents")
 async def test_a_client_is_what_its_document_says(site_of_clients: str, home: Home, tmp_path: Path) -> None:
-    async with opened(home.environment) as place:
+    async with opened(home.environment, whole=False) as place:
         place.app.state.documents = reader(tmp_path)
         place.chat.id = f"{site_of_clients}/good"
         given = await place.connect()
@@ -112,7 +112,7 @@ async def test_a_document_that_is_anything_else_is_refused(site_of_clients: str,
 async def test_the_desk_goes_to_no_private_address(site_of_clients: str, home: Home) -> None:
     port = site_of_clients.rpartition(":")[2]
     ASKED.clear()
-    async with opened(home.environment) as place:
+    async with opened(home.environment, whole=False) as place:
         for host in ("localhost", "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0", "[::1]", "[::ffff:127.0.0.1]"):
             place.chat.id = f"https://{host}:{port}/good"
             answered = await place.person.http.get("/oauth/authorize", params=place.chat.asks())

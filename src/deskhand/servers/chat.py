@@ -30,7 +30,7 @@ from pydantic.alias_generators import to_camel
 
 from deskhand.clock import iso
 from deskhand.errors import AwaitsPerson
-from deskhand.gate.requests import OPEN, Request
+from deskhand.gate.requests import LIFETIME, OPEN, Request
 
 TASKS = "io.modelcontextprotocol/tasks"
 CARD = "ui://deskhand/card.html"
@@ -86,7 +86,7 @@ class Handle(Result):
     status_message: str
     created_at: str
     last_updated_at: str
-    ttl_ms: int | None = None
+    ttl_ms: int = int(LIFETIME.total_seconds() * 1000)
     poll_interval_ms: int = _POLL
     result: dict[str, Any] | None = None
 

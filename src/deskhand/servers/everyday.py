@@ -1,24 +1,18 @@
 """What a mailbox does every day, on the whole-desk server: threads as threads, and marks, archive and trash."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
-from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
-from deskhand.gate.actions import ListedMail, UpdateEmails
-from deskhand.gate.risk import MANY
+from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.changes import Deed, Doing, read_change
-from deskhand.mail.mailboxes import MailView, viewing
-from deskhand.servers.callers import client
+from deskhand.mail.changes import Doing, read_change
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.email import refusal_of
-from deskhand.servers.mail import FETCHES, FILES, account_of, one_line
+from deskhand.servers.filing import change_mails, describe_refusal, needs_yes
+from deskhand.servers.mail import FETCHES, FILES, one_line
 from deskhand.servers.tool import DeskTool, tool
 
 MOST_CHANGED = 1000
@@ -74,20 +68,17 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
         dry_run: Annotated[bool, Field(description="only say how many it would be")] = False,
     ) -> ToolResult[UpdatedEmails]:
         """Mark, star, archive, trash or label mails, given by ids or by a query; nothing is ever deleted for good.
-        More than 50 at once, and unread mail into the trash, waits for the person like a mail that is to be sent."""
+        More than 50 in an hour, and mail into the trash that the person has not read, waits for the person's yes."""
         change = read_change(do, label)
         mails = await _find(desk, ids, query)
-        waits = _must_wait(change, mails)
         if dry_run or not mails:
+            waits = await needs_yes(desk, change, mails)
             return ToolResult(_described(mails, done=False, waits=waits))
-        if not waits and not desk.settings.dev_mode:
-            await desk.settle_record()
-            count = await desk.mailbox.change([mail.id for mail in mails], change)
-            return ToolResult(_described(mails, done=True, waits=False).model_copy(update={"count": count}))
-        asked = UpdateEmails(do=change.do, label=change.label, mails=tuple(map(_listed, mails)))
-        with _view_one(mails):
-            outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
-        return ToolResult(_outcome(outcome, mails), recorded=True)
+        outcome = await change_mails(desk, change, mails, "desk_mcp")
+        done = _described(mails, done=True, waits=False)
+        if isinstance(outcome, int):
+            return ToolResult(done.model_copy(update={"count": outcome}))
+        return ToolResult(describe_refusal(outcome, len(mails)) or done, recorded=True)
 
     return [
         tool(get_thread, title="Read a thread", annotations=FETCHES),
@@ -109,23 +100,6 @@ async def _find(desk: Desk, ids: list[str] | None, query: str | None) -> list[Ma
     return found
 
 
-def _view_one(mails: Sequence[MailSummary]) -> AbstractContextManager[MailView]:
-    """What the person says yes to happens in one account."""
-    names = {account_of(mail) for mail in mails}
-    if len(names) > 1:
-        raise _refusal("account", "What waits for the person lies in one account: name it, and ask for each.")
-    return viewing(MailView(frozenset(name for name in names if name) or None))
-
-
-def _must_wait(change: Deed, mails: Sequence[MailSummary]) -> bool:
-    return len(mails) > MANY or (change.do == "trash" and any("UNREAD" in mail.labels for mail in mails))
-
-
-def _listed(mail: MailSummary) -> ListedMail:
-    sender = one_line(mail.sender)[:200]
-    return ListedMail(id=mail.id, sender=sender, subject=one_line(mail.subject)[:200], unread="UNREAD" in mail.labels)
-
-
 def _described(mails: Sequence[MailSummary], *, done: bool, waits: bool) -> UpdatedEmails:
     return UpdatedEmails(
         count=len(mails),
@@ -134,21 +108,6 @@ def _described(mails: Sequence[MailSummary], *, done: bool, waits: bool) -> Upda
         waits=waits,
         subjects=[one_line(mail.subject)[:200] for mail in mails[:SHOWN]],
     )
-
-
-def _outcome(outcome: Outcome, mails: Sequence[MailSummary]) -> UpdatedEmails | DeskError:
-    match outcome:
-        case Released():
-            return _described(mails, done=True, waits=False)
-        case NotApproved(why, request, said) as asked:
-            text = f"{len(mails)} mails are changed only after the person said yes"
-            return refusal_of(asked, text, approval=why, request=request, hint=said)
-        case DevMode():
-            return Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
-        case Failed(error):
-            return error
-        case Limited():
-            return Denied("too much left the desk in this window", reason="rate_limited")
 
 
 def _in_thread(mail: FullMessage) -> ThreadMail:

@@ -1,6 +1,6 @@
 """The Gmail server: five tools with the models and error codes of its contract, over whichever mailbox the desk has."""
 
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, Field
 
@@ -10,8 +10,10 @@ from deskhand.errors import Denied, DeskError, RateLimited
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import SendEmail
 from deskhand.mail import FullMessage, MailSummary
+from deskhand.mail.changes import Deed
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
+from deskhand.servers.filing import change_mails, describe_refusal
 from deskhand.servers.mail import (
     FETCHES,
     FILES,
@@ -70,6 +72,7 @@ class Labelled(BaseModel):
     labelled: bool = True
 
 
+Done = TypeVar("Done", Moved, Labelled)
 MessageId = Annotated[str, Field(min_length=1, description="Gmail message ID (from list_emails)")]
 
 
@@ -100,26 +103,48 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
     async def move_email(
         message_id: MessageId,
         destination_label: Annotated[str, Field(min_length=1, description='Gmail label name, e.g. "INBOX", "DONE"')],
-    ) -> Moved:
-        """Move a mail out of the inbox to a label."""
+    ) -> ToolResult[Moved]:
+        """Move a mail out of the inbox to a label. Into TRASH, mail that the person has not read waits for a yes."""
+        if _is_trash(destination_label):
+            return await _trash(desk, message_id, Moved())
+        await desk.settle_record()
         await desk.mailbox.move(message_id, destination_label)
-        return Moved()
+        return ToolResult(Moved())
 
     async def add_label(
         message_id: MessageId,
         label_name: Annotated[str, Field(min_length=1, description='Label to apply, e.g. "AI_PROCESSED"')],
-    ) -> Labelled:
+    ) -> ToolResult[Labelled]:
         """Add a label to a mail; it is made where it is missing."""
+        if _is_trash(label_name):
+            return await _trash(desk, message_id, Labelled())
+        await desk.settle_record()
         await desk.mailbox.add_label(message_id, label_name)
-        return Labelled()
+        return ToolResult(Labelled())
 
     return [
         tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
         tool(list_emails, title="List mails", annotations=FETCHES),
         tool(get_email, title="Read a mail", annotations=FETCHES),
-        tool(move_email, title="Move a mail", annotations=FILES),
-        tool(add_label, title="Label a mail", annotations=FILES),
+        tool(move_email, title="Move a mail", annotations=FILES, recorded_by="gate"),
+        tool(add_label, title="Label a mail", annotations=FILES, recorded_by="gate"),
     ]
+
+
+def _is_trash(label: str) -> bool:
+    """Whether the mail is out of sight there; what is spam is for the person to say."""
+    name = label.strip().strip("/").upper()
+    if name == "SPAM":
+        raise Denied("what is spam, the person says", reason="protected", hint='move it to "TRASH" or to a label')
+    return name == "TRASH"
+
+
+async def _trash(desk: Desk, message_id: str, done: Done) -> ToolResult[Done]:
+    mails = await desk.mailbox.list_mails([message_id])
+    outcome = await change_mails(desk, Deed("trash"), mails, "gmail_mcp")
+    if isinstance(outcome, int):
+        return ToolResult(done)
+    return ToolResult(describe_refusal(outcome, len(mails)) or done, recorded=True)
 
 
 def gmail_server(desk: Desk, token: str | None = None) -> DeskServer:

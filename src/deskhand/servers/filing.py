@@ -1,0 +1,64 @@
+"""How tools change mails: at once where the gate lets them, else the person is asked."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from deskhand.app import Desk
+from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
+from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, filing
+from deskhand.gate.actions import ListedMail, UpdateEmails
+from deskhand.mail import MailSummary
+from deskhand.mail.changes import Deed
+from deskhand.mail.mailboxes import MailView, viewing
+from deskhand.servers.callers import client
+from deskhand.servers.email import refusal_of
+from deskhand.servers.mail import account_of, one_line
+
+
+async def needs_yes(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> bool:
+    return await desk.store.read(filing.needs_yes, await _recall(desk, change, mails), desk.now())
+
+
+async def change_mails(desk: Desk, change: Deed, mails: Sequence[MailSummary], by: str) -> int | Outcome:
+    """How many were changed at once, or what came of asking."""
+    asked = await _recall(desk, change, mails)
+    if not desk.settings.dev_mode and await desk.store.write(filing.take, asked, desk.now()):
+        await desk.settle_record()
+        return await desk.mailbox.change([mail.id for mail in mails], change)
+    with _view_one(mails):
+        return await desk.gate.propose(asked, by, client=client())
+
+
+def describe_refusal(outcome: Outcome, count: int) -> DeskError | None:
+    """Why they were not changed; None where they were."""
+    match outcome:
+        case Released():
+            return None
+        case NotApproved(why, request, said) as asked:
+            text = f"{count} mails are changed only after the person said yes"
+            return refusal_of(asked, text, approval=why, request=request, hint=said)
+        case DevMode():
+            return Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
+        case Failed(error):
+            return error
+        case Limited():
+            return Denied("too much left the desk in this window", reason="rate_limited")
+
+
+async def _recall(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> UpdateEmails:
+    asked = UpdateEmails(do=change.do, label=change.label, mails=tuple(map(_listed, mails)))
+    return await desk.store.read(filing.recall, asked, desk.now())
+
+
+def _listed(mail: MailSummary) -> ListedMail:
+    sender = one_line(mail.sender)[:200]
+    return ListedMail(id=mail.id, sender=sender, subject=one_line(mail.subject)[:200], unread="UNREAD" in mail.labels)
+
+
+def _view_one(mails: Sequence[MailSummary]) -> AbstractContextManager[MailView]:
+    """What the person says yes to happens in one account."""
+    names = {account_of(mail) for mail in mails}
+    if len(names) > 1:
+        problem = "What waits for the person lies in one account: name it, and ask for each."
+        raise InvalidInput(problem, fields=[FieldProblem("account", problem)])
+    return viewing(MailView(frozenset(name for name in names if name) or None))
