@@ -88,11 +88,11 @@ class GuardDoors:
 @dataclass(frozen=True, slots=True)
 class Doors:
     desk: Desk
-    guard: GuardDoors
     routes: list[BaseRoute] = field(default_factory=list)
     servers: list[DeskServer] = field(default_factory=list)
     closed: list[ServerDoor] = field(default_factory=list)
     """The doors that will open by themselves: their vault is named, but not there yet."""
+    guard: GuardDoors | None = None
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -108,13 +108,15 @@ class Doors:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
-            await self.guard.close()
+            if self.guard is not None:
+                await self.guard.close()
 
 
 def open_doors(desk: Desk) -> Doors:
     """A route for each door; one whose part is not set up answers with what to set."""
-    made = Doors(desk, GuardDoors(desk))
-    made.routes.append(Route("/guard/{name}/mcp", made.guard))
+    guard = GuardDoors(desk)
+    made = Doors(desk, guard=guard)
+    made.routes.append(Route("/guard/{name}/mcp", guard))
     vault = desk.settings.vault_path
     for kind in SERVERS.values():
         door = ServerDoor(desk, kind)
