@@ -86,6 +86,7 @@ REQUIREMENTS = {
     "accounts:one-view": "Reads go over all mail accounts at once, and each mail says in which one it lies.",
     "accounts:sender": "A mail leaves from the account that has the mail it answers, else the default, or not at all.",
     "accounts:signature": "An account's signature is in the text that is shown, digested and sent, once.",
+    "accounts:oauth": "An IMAP account by OAuth is read and sent from; its tokens are renewed, a revoked one is said.",
     "accounts:ids": "Ids and requests of a desk with one account go on when it gets others.",
     "accounts:down": "A mail account that does not answer stops no other, and is named once.",
     "accounts:scopes": "A token that is narrowed to one mail account sees, sends from and learns of no other.",

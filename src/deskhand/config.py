@@ -160,10 +160,11 @@ def _own_mail(address: str) -> str:
 
 
 OwnAddress = Annotated[str, AfterValidator(_own_mail)]
+_OAUTH = ("oauth_token_url", "oauth_device_url", "oauth_client_id", "oauth_client_secret", "oauth_scope")
 _KINDS_OPTIONS: dict[str, frozenset[str]] = {
     "local": frozenset(),
     "gmail": frozenset({"gmail_credentials", "gmail_api_endpoint"}),
-    "imap": frozenset({"imap_url", "smtp_url", "ca"}),
+    "imap": frozenset({"imap_url", "smtp_url", "ca", *_OAUTH}),
 }
 
 
@@ -183,6 +184,11 @@ class MailAccount(BaseModel):
     imap_url: Secret | None = None
     smtp_url: Secret | None = None
     ca: Folder | None = None
+    oauth_token_url: Origin | None = None
+    oauth_device_url: Origin | None = None
+    oauth_client_id: Text | None = None
+    oauth_client_secret: Secret | None = None
+    oauth_scope: Text | None = None
 
     @model_validator(mode="after")
     def _fits_its_kind(self) -> Self:
@@ -195,6 +201,8 @@ class MailAccount(BaseModel):
             raise ValueError("an account with a signature or aliases needs its address")
         if self.kind == "imap" and self.imap_url is None:
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
+        if (self.oauth_token_url is None) != (self.oauth_client_id is None):
+            raise ValueError("oauth_token_url and oauth_client_id go together")
         return self
 
     @property
@@ -324,6 +332,27 @@ class Settings(BaseModel):
     )
     mail_ca: Folder | None = option(
         "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
+    )
+    oauth_token_url: Origin | None = option(
+        "mail.oauth_token_url",
+        "DESKHAND_OAUTH_TOKEN_URL",
+        "an http or https URL",
+        "Where an IMAP account that takes no password gets its access tokens.",
+    )
+    oauth_device_url: Origin | None = option(
+        "mail.oauth_device_url",
+        "DESKHAND_OAUTH_DEVICE_URL",
+        "an http or https URL",
+        "Where the provider begins a sign-in on another device.",
+    )
+    oauth_client_id: Text | None = option(
+        "mail.oauth_client_id", "DESKHAND_OAUTH_CLIENT_ID", "a text", "The desk's client id at that provider."
+    )
+    oauth_client_secret: Secret | None = option(
+        "mail.oauth_client_secret", "DESKHAND_OAUTH_CLIENT_SECRET", "a secret text", "Its secret, where it has one."
+    )
+    oauth_scope: Text | None = option(
+        "mail.oauth_scope", "DESKHAND_OAUTH_SCOPE", "names with blanks between", "What the desk asks the provider for."
     )
     accounts: MailAccounts = option(
         "mail.accounts",
@@ -481,6 +510,7 @@ class Settings(BaseModel):
             imap_url=self.imap_url,
             smtp_url=self.smtp_url,
             ca=self.mail_ca,
+            **{name: getattr(self, name) for name in _OAUTH},
         )
         return (main, *self.accounts)
 
@@ -530,6 +560,7 @@ class Settings(BaseModel):
             "mail_ca": account.ca,
             "accounts": (),
         }
+        own |= {name: getattr(account, name) for name in _OAUTH}
         return self.model_copy(update=own)
 
     @property

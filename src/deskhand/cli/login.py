@@ -1,6 +1,7 @@
 """`deskhand mail login`: the person signs the desk in to their mail account."""
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,8 @@ def add_to(mail: Any) -> None:
     gmail.add_argument("--client", type=Path, help="JSON of your desktop OAuth client at Google; once is enough")
     flag(gmail, "--no-browser", "print the address instead of opening a browser")
     imap = command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
-    for each in (gmail, imap):
+    oauth = command(login, "oauth", _oauth, "sign in to an IMAP account that takes no password, on any device")
+    for each in (gmail, imap, oauth):
         each.add_argument("--account", help="one of several accounts, by its name (default: the one of that kind)")
 
 
@@ -83,3 +85,17 @@ def _imap(options: argparse.Namespace) -> None:
     relay = smtp_account(settings)
     try_sign_in(relay, relay.password or password)
     print(f"Signed in to {relay.host}, which sends it.")
+
+
+def _oauth(options: argparse.Namespace) -> None:
+    from deskhand.clock import utc_now
+    from deskhand.mail.accounts import imap_account
+    from deskhand.mail.bearer import BearerTokens, sign_in_by_device
+    from deskhand.mail.imap_session import ImapSession
+
+    settings = _settings_of(options.account, "imap")
+    account = imap_account(settings)
+    place = sign_in_by_device(settings, account, partial(print, flush=True))
+    print(f"The token is kept in {place}.")
+    ImapSession(account, BearerTokens(settings, account, utc_now).access()).close()
+    print(f"Signed in to {account.host}, where mail is read.")

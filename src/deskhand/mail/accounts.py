@@ -17,6 +17,16 @@ _UNKNOWN_CA = (18, 19, 20, 21)
 _PORTS = {"imap": 143, "imaps": 993, "smtp": 587, "smtps": 465}
 
 
+class Bearer(str):
+    """An access token in a password's place."""
+
+    __slots__ = ()
+
+    def greet(self, user: str) -> str:
+        """XOAUTH2's first words."""
+        return f"user={user}\x01auth=Bearer {self}\x01\x01"
+
+
 @dataclass(frozen=True, slots=True)
 class Account:
     host: str

@@ -7,6 +7,7 @@ lies in several folders, its copies are one mail with all their labels.
 import asyncio
 import logging
 import secrets
+import smtplib
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -20,7 +21,7 @@ from imapclient.exceptions import IMAPClientAbortError, IMAPClientError
 
 from deskhand import clock
 from deskhand.config import Settings
-from deskhand.errors import DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, UnderWay
+from deskhand.errors import AuthRequired, DeskError, InvalidInput, NotFound, OutcomeUnknown, SendFailed, UnderWay
 from deskhand.mail import (
     Arrived,
     FullMessage,
@@ -38,6 +39,7 @@ from deskhand.mail import (
 )
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
 from deskhand.mail.addresses import people
+from deskhand.mail.bearer import BearerTokens
 from deskhand.mail.changes import Deed
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
@@ -55,6 +57,9 @@ class ImapMailbox:
         self._settings = settings
         self._now = now
         self._account = imap_account(settings)
+        self._tokens: BearerTokens | None = None
+        if settings.oauth_token_url is not None:
+            self._tokens = BearerTokens(settings, self._account, now)
         self._permits = settings.home / "permits"
         self._session: ImapSession | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="imap")
@@ -189,7 +194,7 @@ class ImapMailbox:
 
     async def prepare(self, mail: Outgoing) -> str:
         """The token is the Message-ID, which Sent is searched for, and the name of the permit to send by."""
-        self._relay()
+        await asyncio.to_thread(self._relay)
         name = secrets.token_hex(16)
         try:
             permits.sweep(self._permits, self._now())
@@ -200,8 +205,7 @@ class ImapMailbox:
 
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """The token is kept before the last dot, without which no server has a mail, and again once it was taken."""
-        account, known = self._relay()
-        server = await asyncio.to_thread(smtp.offer, account, known, own_address(self._settings), mail)
+        account, server = await asyncio.to_thread(self._offer, mail)
 
         def finish() -> None:
             if not permits.take(self._permits, _permit(token)):
@@ -311,7 +315,7 @@ class ImapMailbox:
 
     async def try_relay(self) -> None:
         """Sign in where mail is handed over, and hand over none."""
-        await asyncio.to_thread(smtp.try_sign_in, *self._relay())
+        await asyncio.to_thread(lambda: smtp.try_sign_in(*self._relay()))
 
     async def close(self) -> None:
         if self._bell is not None:
@@ -322,12 +326,24 @@ class ImapMailbox:
         await asyncio.get_running_loop().run_in_executor(self._thread, self._sign_out)
         self._thread.shutdown()
 
+    def _offer(self, mail: Outgoing) -> tuple[Account, smtplib.SMTP]:
+        """Hand the mail over up to its last dot; a token that is not taken is renewed once."""
+        try:
+            account, known = self._relay()
+            return account, smtp.offer(account, known, own_address(self._settings), mail)
+        except AuthRequired:
+            if self._tokens is None:
+                raise
+            self._tokens.forget()
+            account, known = self._relay()
+            return account, smtp.offer(account, known, own_address(self._settings), mail)
+
     def _relay(self) -> tuple[Account, str | None]:
         """Who takes the mail, and the password there: its own, else the one of the IMAP account."""
         account = smtp_account(self._settings)
         if account.user is None:
             return account, None
-        return account, account.password or password(self._settings.home, self._account)
+        return account, account.password or self._secret()
 
     async def _read(self, work: Callable[[ImapSession], T]) -> T:
         """Do it on the kept connection, and once more on a new one where that turns out to be dead."""
@@ -363,8 +379,20 @@ class ImapMailbox:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, run)
 
+    def _secret(self) -> str:
+        """What the account's servers want to be shown: an access token, or the password."""
+        if self._tokens is None:
+            return password(self._settings.home, self._account)
+        return self._tokens.access()
+
     def _sign_in(self) -> ImapSession:
-        return ImapSession(self._account, password(self._settings.home, self._account))
+        try:
+            return ImapSession(self._account, self._secret())
+        except AuthRequired:
+            if self._tokens is None:
+                raise
+            self._tokens.forget()  # it may have ended sooner than was said; a new one tells
+            return ImapSession(self._account, self._secret())
 
     def _sign_out(self) -> None:
         if self._session is not None:

@@ -16,7 +16,7 @@ from imapclient.response_parser import parse_message_list
 
 from deskhand.errors import AuthRequired, Denied, DeskError, InvalidInput, ProviderDown
 from deskhand.mail import mime
-from deskhand.mail.accounts import LOGIN, Account
+from deskhand.mail.accounts import LOGIN, Account, Bearer
 
 Role = Literal["inbox", "sent", "drafts", "junk", "trash"]
 ROLES: dict[Role, tuple[str, bytes, str, tuple[str, ...]]] = {
@@ -99,7 +99,25 @@ class ImapSession:
                 hint="imaps:// is TLS from the first byte; look at the port",
             )
 
+    def _show_token(self, account: Account, token: Bearer) -> None:
+        try:
+            if self._client.has_capability("AUTH=OAUTHBEARER"):
+                self._client.oauthbearer_login(account.user, token)
+            elif self._client.has_capability("AUTH=XOAUTH2"):
+                self._client.oauth2_login(account.user, token)
+            else:
+                raise Denied(f"{account.host} takes no OAuth token", reason="unsupported")
+        except LoginError as error:
+            if isinstance(error.__context__, IMAPClientAbortError) or "[UNAVAILABLE]" in str(error).upper():
+                raise ProviderDown(f"{account.host} cannot sign anybody in right now", hint="try again") from None
+            raise AuthRequired(
+                f"{account.host} does not accept the OAuth token", hint="run `deskhand mail login oauth`"
+            ) from None
+
     def _sign_in(self, account: Account, password: str) -> None:
+        if isinstance(password, Bearer):
+            self._show_token(account, password)
+            return
         closed = self._client.has_capability("LOGINDISABLED")
         plain = self._client.has_capability("AUTH=PLAIN")
         beyond = not f"{account.user}{password}".isascii()  # which LOGIN cannot say

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from deskhand.errors import AuthRequired, Denied, DeskError, OutcomeUnknown, ProviderDown, SendFailed
 from deskhand.mail import Outgoing
-from deskhand.mail.accounts import LOGIN, Account
+from deskhand.mail.accounts import LOGIN, Account, Bearer
 
 TIMEOUT = 30
 _EOL = re.compile(rb"\r\n|\r|\n")
@@ -74,6 +74,9 @@ def _encrypt(server: smtplib.SMTP, account: Account) -> None:
 
 
 def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
+    if isinstance(password, Bearer):
+        _show_token(server, user, password)
+        return
     if f"{user}{password}".isascii():
         server.login(user, password)
         return
@@ -82,6 +85,14 @@ def _tell_password(server: smtplib.SMTP, user: str, password: str) -> None:
     code, text = server.docmd("AUTH PLAIN", base64.b64encode(f"\0{user}\0{password}".encode()).decode())
     if code != 235:
         raise smtplib.SMTPAuthenticationError(code, text)
+
+
+def _show_token(server: smtplib.SMTP, user: str, token: Bearer) -> None:
+    def answer(challenge: bytes | None = None) -> str:
+        return "" if challenge else token.greet(user)
+
+    server.ehlo_or_helo_if_needed()
+    server.auth("XOAUTH2", answer)
 
 
 def _explain(error: OSError, account: Account) -> DeskError:
