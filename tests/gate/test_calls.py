@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from deskhand.gate import Failed, Gate
 from tests.foreign.place import Guarded, guarded, refusal, said
 from tests.requirements import requirement
 from tests.transports import ERAS
@@ -23,7 +24,7 @@ async def place(tmp_path: Path) -> AsyncIterator[Guarded]:
 
 @requirement("guard:waits")
 async def test_a_call_waits_happens_once_after_the_yes_and_is_asked_anew(place: Guarded) -> None:
-    place.rules('tool = "append"\ndo = "ask"\ntitle = "Write {text} down"')
+    place.rules('tool = "append"\ndo = "ask"\ntitle = "Write {text}{more} down"')
     async with place.client() as client:
         first = refusal(await client.call_tool("append", {"text": "one"}))
         again = refusal(await client.call_tool("append", {"text": "one"}))
@@ -31,7 +32,7 @@ async def test_a_call_waits_happens_once_after_the_yes_and_is_asked_anew(place: 
         assert place.done == []
         assert (first["error"], first["details"]["reason"]) == ("permission_denied", "no_approval")
         assert first["details"]["request"] == again["details"]["request"] == card.id
-        assert (card.kind, card.subject, card.rows) == ("call_tool", "Write one down", (("text", "one"),))
+        assert (card.kind, card.subject, card.rows) == ("call_tool", "Write one(nothing) down", (("text", "one"),))
 
         await place.approve()
         assert said(await client.call_tool("append", {"text": "one"})) == "added"
@@ -269,3 +270,15 @@ async def test_a_no_and_the_persons_words_reach_whoever_asked(place: Guarded) ->
     assert (result["details"]["reason"], result["details"]["approval"]) == ("denied", "rejected")
     assert "use another file" in json.dumps(result)
     assert place.done == []
+
+
+@requirement("guard:once")
+async def test_a_gate_without_other_servers_makes_no_call_and_keeps_the_yes(place: Guarded) -> None:
+    async with place.client() as client:
+        refusal(await client.call_tool("append", {"text": "one"}))
+    card = await place.approve()
+    desk = place.desk
+    alone = Gate(desk.settings, desk.store, lambda: desk.mailbox, desk.door, desk.now)
+
+    assert isinstance(await alone.release(card.id, "desk"), Failed)
+    assert (await desk.gate.find(card.id)).state == "approved"
