@@ -120,6 +120,7 @@ REQUIREMENTS = {
     "tasks:wall-time": "A repeated task is due by the person's calendar and clock, also when the clock changes.",
     "tasks:vtodo": "Tasks go out as iCalendar and come in once for each UID; what cannot be is told with its line.",
     "tasks:record": "Each change of tasks, made or refused, is one entry, whatever the door, without their text.",
+    "agents:person": "On a desk just set up an agent can write to the person, whose answer reaches it.",
     "agents:commands": "The existing program's table of commands holds row by row, in real tmux.",
     "agents:light": "The short commands import the standard library only; a hook without mail is nearly free.",
     "agents:bytes": "The files are the existing program's, byte for byte; marking read changes five bytes in place.",

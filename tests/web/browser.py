@@ -73,6 +73,17 @@ async def sign_in(page: "Page", desk: Desk) -> None:
     await page.goto(f"/enter/{link}")
 
 
+async def add_virtual_key(page: "Page") -> None:
+    """An authenticator that says yes for the person."""
+    devices = await page.context.new_cdp_session(page)
+    await devices.send("WebAuthn.enable")
+    kind = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
+    await devices.send(
+        "WebAuthn.addVirtualAuthenticator",
+        {"options": kind | {"isUserVerified": True, "automaticPresenceSimulation": True}},
+    )
+
+
 async def judged(page: "Page") -> list[str]:
     """What axe-core holds against the page, wide and narrow, light and dark, and whether it is too wide."""
     found: list[str] = []

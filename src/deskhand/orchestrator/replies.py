@@ -68,7 +68,9 @@ def _letter(request: Request) -> SendEmail:
 
 
 async def _send_draft(desk: Desk, gmail: "MCPClient", request: Request) -> None:
-    letter = _letter(request).model_dump(exclude={"kind", "as_text", "cc", "bcc"})
+    letter = _letter(request).model_dump(
+        include={"to", "subject", "body", "reply_to_message_id"}
+    )  # what its tool takes
     failure: DeskError = SendFailed("the ledger does not say that it was sent")
     try:
         await gmail.call_tool("send_email", letter)

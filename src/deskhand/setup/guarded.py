@@ -33,7 +33,7 @@ BACKUPS = Path("/var/backups")
 PATIENCE = 60.0
 """Seconds in which a desk has started or ended."""
 _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "passwd"}
-_LEFT_BEHIND = ("./cache", "./running.json", "./desk.sock", "./proof.key", "./token")
+_LEFT_BEHIND = ("./cache", "./running.json", "./desk.sock", "./proof.key", "./password.sealed", "./token")
 """Not moved: what can be made again, holds for a moment, or must not be known to the account."""
 _LEAD_AWAY = (
     "gmail_api_endpoint",
