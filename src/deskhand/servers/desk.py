@@ -198,8 +198,8 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
 
 
 def _error_form(error: DeskError) -> dict[str, Any]:
-    """The Gmail server's form; the message is the Email server's sentence where it has one."""
-    return mcp_error(error) | {"message": error.said or error.message}
+    """The Gmail server's form; the message says that it waits, or is the Email server's sentence where it has one."""
+    return mcp_error(error) | {"message": error.waiting_note or error.said or error.message}
 
 
 def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
