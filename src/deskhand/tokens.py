@@ -138,8 +138,13 @@ def list_tokens(tx: Transaction) -> list[Token]:
     return [_token(row) for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")]
 
 
+def drop(tx: Transaction, name: str) -> bool:
+    """Make a token worthless; whether it was there."""
+    return tx.execute("DELETE FROM tokens WHERE name = ?", name) > 0
+
+
 def revoke(tx: Transaction, name: str) -> None:
-    if not tx.execute("DELETE FROM tokens WHERE name = ?", name):
+    if not drop(tx, name):
         raise NotFound(f"there is no token named {name}", hint="`deskhand token list` shows them")
 
 

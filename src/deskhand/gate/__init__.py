@@ -21,6 +21,7 @@ from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
@@ -93,6 +94,8 @@ class Gate:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
                 with suppress(Changed):  # another process was faster with this file
                     return await self._delivery.deliver_by_hand(yes, found, call)
+            if isinstance(action, Mail) and (request is None or request.state not in ("waiting", "held")):
+                await meet(self._store, self._mailbox(), action.everybody)
             asked = await self._asking.ask(fresh, request, used)
             if let := await self._let_through(fresh):
                 return await self._tell_permitted(let, asked, call)
@@ -100,7 +103,8 @@ class Gate:
             if not isinstance(error, NotFound) or await self._is_approved(proposal):
                 return await self._record(call, Failed(error))
             asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
-        await self._delivery.write_entry(call.entry("rejected", f"no approval: {asked.why}", self._now()))
+        result: audit.Result = "waiting" if asked.waits else "rejected"
+        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
         return asked
 
     async def _let_through(self, fresh: Request) -> Request | None:
@@ -134,13 +138,12 @@ class Gate:
         call = call_to_release(request, by, self._now())
         try:
             if self._settings.dev_mode:
-                outcome: Departure = await self._record(call, DevMode())
-            else:
-                outcome = await self._delivery.deliver(request, call)
+                resting = await self._record(call, DevMode())
+                await later.postpone(self._store, request, resting, self._now())
+                return resting
+            return await self._delivery.deliver(request, call)
         except DeskError as error:
-            outcome = await self._record(call, Failed(error))
-        await later.postpone(self._store, request, outcome, self._now())
-        return outcome
+            return await self._record(call, Failed(error))
 
     async def release_due(self, by: str = "desk") -> list[str]:
         """Go on with everything whose time has come; the ids of what this process went on with."""

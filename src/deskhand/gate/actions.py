@@ -88,7 +88,7 @@ class Mail(Face):
 
     counted = True
     may_be_permitted = True
-    free = frozenset({"kind", "body", "reply_to_message_id", "in_reply_to", "references"})
+    free = frozenset({"body", "reply_to_message_id", "in_reply_to", "references"})
     way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
     caution = (
         "A mail cannot be called back once it left.",
@@ -251,7 +251,7 @@ async def complete(
             account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            to, cc = mime.reply_recipient(found, account), ""
+            to, cc = mime.reply_recipient(found, account, *own), ""
             if proposal.all:
                 to, cc = address_all(found, {account, *own})
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")

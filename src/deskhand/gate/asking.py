@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from deskhand.clock import iso
+from deskhand.clock import from_ms, iso, to_ms
 from deskhand.errors import UnderWay
 from deskhand.gate import askers, ledger
 from deskhand.gate.actions import Action
@@ -42,13 +42,14 @@ class Asking:
         )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
+        waits = _describe_wait(request)
         if request.revision > 1:
             said = f"The approval file was edited, so it released nothing. {where}"
-            return NotApproved("changed", path, said, request.id)
+            return NotApproved("changed", path, said, request.id, waiting_note=waits)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh)
-        return NotApproved("waiting", path, where, request.id, request is fresh)
+            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh, waits)
+        return NotApproved("waiting", path, where, request.id, request is fresh, waits)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):
@@ -57,6 +58,14 @@ class Asking:
         if theirs is None or theirs.state != "waiting":
             raise UnderWay("another process is sending this mail right now", hint="call again in a moment")
         return theirs
+
+
+def _describe_wait(request: Request) -> str:
+    def kept(at: datetime) -> str:
+        return iso(from_ms(to_ms(at)))  # as the row has it, and whoever asks for it later hears it
+
+    until = f", expires {kept(request.expires)}" if request.expires else ""
+    return f"Waiting for the person (id {request.id}, since {kept(request.created)}{until}); do not send again."
 
 
 def open_request(

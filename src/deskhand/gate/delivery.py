@@ -29,14 +29,13 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import enclosures, ledger, proofs, returning, sends
+from deskhand.gate import enclosures, later, ledger, proofs, returning, sends
 from deskhand.gate.actions import Mail, MailChange, compose
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
-from deskhand.gate.later import backoff
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
-from deskhand.gate.rate import Limits, Wait
+from deskhand.gate.rate import Wait, limits_of
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import Request, file_name
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
@@ -136,7 +135,7 @@ class Delivery:
         self._now = now
         self._lease = lease
         self._step = (lease / 4).total_seconds()
-        self._limits = Limits(settings.max_sends, timedelta(seconds=settings.window_seconds))
+        self._limits = limits_of(settings)
 
     async def deliver(self, request: Request, call: GateCall) -> Departure:
         """Send what a person has approved, or finish what a process that died has begun."""
@@ -150,7 +149,9 @@ class Delivery:
                 await returning.demand_same_files(
                     self._settings.vault_path, self._store, self._door, request, self._now()
                 )
-                return await self._carry_out(lambda tx: self._claim(tx, request), call)
+                outcome = await self._carry_out(lambda tx: self._claim(tx, request), call)
+                await later.postpone(self._store, request, outcome, self._now())
+                return outcome
             case "sending" if not sends.is_held(request, self._now(), self._lease):
                 await self._demand_yes(request)
                 return await self._carry_out(lambda tx: self._take_over(tx, request), call)
@@ -316,7 +317,7 @@ class Delivery:
     def _put_back(self, tx: Transaction, request: Request, error: DeskError) -> None:
         now = self._now()
         note = f"You approved it, but it is not known to have left: {error.message}."
-        due = now + backoff(request.attempts)
+        due = now + later.backoff(request.attempts)
         sends.put_back(tx, request, due, error=f"{error.code}: {error.message}", note=note)
 
     def _unknown(self, request: Request) -> OutcomeUnknown:

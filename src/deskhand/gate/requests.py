@@ -28,8 +28,8 @@ Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
 Proof = Literal["vault", "page", "terminal", "hand-written", "password", "passkey", "permission"]
 """Why an answer counts as the person's: how it came in, that a password or a signature was given for this one, or that
 a permission covers it."""
-Resting = Literal["dev_mode", "unconfirmed"]
-"""Why nobody goes on with it by itself: DEV_MODE is on, or a file in Approved/ is no yes until it is confirmed."""
+Resting = Literal["dev_mode", "unconfirmed", "rate"]
+"""Why it rests: DEV_MODE is on, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 
 OPEN: tuple[State, ...] = ("waiting", "held", "approved", "sending", "unknown")
 ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")
@@ -108,6 +108,8 @@ class Request:
     """The desk sent it by itself, and whoever proposed it does not know yet."""
     settled: bool = False
     """The note of the mail it answers says what became of it."""
+    assessed: str | None = None
+    """What the card said when the person answered it; `waiting` reads it."""
 
     @property
     def home(self) -> Folder:

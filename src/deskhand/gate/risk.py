@@ -131,6 +131,8 @@ def _spelling_of(domain: str, facts: Facts) -> _Reasons:
     shown = _readable(domain)
     if _scripts(shown) > 1:
         yield "high", f"The domain {domain} reads as {shown}: letters of several alphabets that look alike."
+    elif shown != domain and _poses_as_latin(shown):
+        yield "high", f"The domain {domain} reads as {shown}, which only looks like {_skeleton(shown)}."
     elif shown != domain:
         yield "medium", f"The domain {domain} reads as {shown}."
     others = (facts.account, facts.sender or "", *facts.participants, *facts.everybody)
@@ -151,6 +153,21 @@ def _names(facts: Facts) -> _Reasons:
         twins = [each for each in (*facts.everybody, *facts.participants) if _is_twin(each, address)]
         if twins:
             yield "high", f"{address} looks like {twins[0]}, but is another."
+
+
+def _poses_as_latin(domain: str) -> bool:
+    """Whether a label in another alphabet has no letter that tells it from a plain one."""
+    labels = [label for label in domain.split(".") if not label.isascii()]
+    foreign = [each for each in labels if not any("LATIN" in unicodedata.name(char, "") for char in each)]
+    return any(_skeleton(label).isascii() for label in foreign)
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether an address could pass for another: by its letters, or by the same name at a domain that looks alike."""
+    if one.casefold() == other.casefold():
+        return False
+    same_name = one.rpartition("@")[0].casefold() == other.rpartition("@")[0].casefold()
+    return _is_twin(one, other) or (same_name and _looks_like(_readable(_domain(one)), _readable(_domain(other))))
 
 
 def _is_twin(one: str, other: str) -> bool:

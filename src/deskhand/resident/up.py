@@ -18,6 +18,7 @@ from typing import Any
 
 import uvicorn
 
+from deskhand.agents.mailman import AGAIN_SECONDS, Mailman
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
 from deskhand.listen import http_config
@@ -142,6 +143,8 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
         from deskhand.resident import notify
 
         yield Part(notify.PART, partial(notify.run, desk, desk.settings.inbox_origin or address))
+    if desk.settings.agents_mailman:
+        yield Part("mailman", partial(_tell_agents, desk))
     yield Part("sweeper", partial(_sweep, desk))
     if arrivals is not None:
         yield Part("demo", arrivals.arrive_later)
@@ -153,6 +156,23 @@ async def _sweep(desk: Desk) -> None:
             log.info("swept", extra={"what": line})
         desk.parts.works("sweeper")
         await asyncio.sleep(SWEEP_EVERY)
+
+
+async def _tell_agents(desk: Desk) -> None:
+    """Go round as the mailman does, whenever something changes and every minute."""
+
+    def tell(line: str) -> None:
+        log.info("mailman", extra={"says": line.strip()})
+
+    room = desk.person_post.mailroom
+    mailman = Mailman(None, room, desk.settings.agents_programs.split(), say=tell)
+    with room.bell(None) as bell:
+        while True:
+            await asyncio.to_thread(mailman.go_round)
+            desk.parts.works("mailman")
+            left = AGAIN_SECONDS
+            while left > 0 and not await asyncio.to_thread(bell.wait, 1.0):
+                left -= 1
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
