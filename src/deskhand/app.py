@@ -290,7 +290,7 @@ class Desk:
         """Seal, once, what an earlier version kept, or a desk with another key: the password and the passkeys."""
         from deskhand.gate import passkeys, passwords
 
-        if not self._sealed_mark.exists():
+        if self.settings.proof == "passkey" and not self._sealed_mark.exists():
             self.store.write_sync(passwords.adopt, self.policy.seal)
             self.store.write_sync(passkeys.adopt, self.policy.seal)
             create_once(self._sealed_mark, b"")
