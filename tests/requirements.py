@@ -60,6 +60,7 @@ REQUIREMENTS = {
     "notes:escaped": "Strangers' words in a note that the desk writes are no Markdown, and no plugin obeys them.",
     "notes:root": "A link on the way to the vault counts where it is one's own or root's, and nobody else's.",
     "notes:folder": "The desk's own folders work in one folder of the vault as they do in the vault itself.",
+    "notes:meaning": "Where an embedding model is configured, notes are found by meaning, and results say why.",
     "notes:paths": "No spelling of a path leaves the vault or reaches a protected folder for writing.",
     "notes:swapped-links": "A symlink swapped in during the call leads nowhere.",
     "notes:atomic": "Whatever is killed, a note is the old or the new one, whole.",
