@@ -107,7 +107,7 @@ class Desk:
         settings = self.settings
         if settings.embedding_url is None or settings.embedding_model is None:
             return None
-        key = settings.embedding_key and settings.embedding_key.get_secret_value()
+        key = settings.embedding_key.get_secret_value() if settings.embedding_key else None
         embed = open_endpoint(settings.embedding_url, settings.embedding_model, key)
         file = self.index_file.with_suffix(".vectors.db")
         return Meaning(settings.vault, file, settings.embedding_model, embed, settings.inside)

@@ -161,4 +161,4 @@ def _likeness(asked: "array[float]", data: bytes) -> float:
     other.frombytes(data)
     if len(other) != len(asked):
         return 0.0  # of a model of the same name that was another one
-    return sum(map(operator.mul, asked, other))
+    return float(sum(map(operator.mul, asked, other)))
