@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from sqlite3 import IntegrityError
@@ -20,6 +20,8 @@ import pytest
 
 from deskhand import tokens
 from deskhand.errors import BadConfig, Unavailable
+from deskhand.gate import enclosures
+from deskhand.gate.enclosures import enclose
 from deskhand.store import Store, Transaction, open_store, refuse_newer, revision, schema
 from deskhand.store.sqlite import SqliteStore, SqliteTransaction, connect, migrate
 from tests.old_database import database_at
@@ -308,6 +310,23 @@ async def test_a_database_of_the_days_before_the_page_keeps_what_it_holds(url: s
     assert written == [("ann@example.org", "sent")]
     assert days == [("2026-10-01", "email_mcp", "send_email", "success", 2)]
     assert drafts == [("draft-1", None)]
+
+
+@requirement("gate:attachments")
+async def test_the_bytes_of_attachments_are_kept_until_nobody_needs_them(url: str) -> None:
+    now = datetime(2026, 11, 1, tzinfo=UTC)
+    content = bytes(range(256)) * 100
+    file = enclose("a.bin", content)
+    store = open_store(url)
+    try:
+        await store.write(enclosures.keep, [content, content], now)
+        kept = await store.read(enclosures.load, [file])
+        swept = await store.write(enclosures.sweep, now + timedelta(seconds=1))
+        gone = await store.read(enclosures.find, file)
+    finally:
+        store.close()
+
+    assert (kept, swept, gone) == ([content], 1, None)
 
 
 KILLED_IN_THE_MIDDLE = """

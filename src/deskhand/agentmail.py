@@ -421,7 +421,7 @@ def _open_room(root: str | None) -> "Mailroom":
 
     desk = Desk(load().settings)
     atexit.register(desk.close)
-    return desk.room(root)
+    return desk.repository_room(root)
 
 
 def _option(key: str, variable: str, default: str) -> str:

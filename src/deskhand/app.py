@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
     from deskhand.config import MailAccount, Settings
+    from deskhand.foreign.servers import Foreign
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
     from deskhand.gate.door import Door
@@ -53,7 +54,7 @@ class Seat:
     """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
-_SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
+_SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
 
 
 class Desk:
@@ -74,6 +75,7 @@ class Desk:
                 getattr(self, name)
         seated = copy(self)
         seated.__dict__.pop("post", None)
+        seated.__dict__.pop("agentmail_post", None)
         seated.__dict__.pop("person_post", None)
         seated.folder = seat.folder
         of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
@@ -159,13 +161,21 @@ class Desk:
     @cached_property
     def post(self) -> "Post":
         """This agent's way to its mail."""
+        return self._open_post(self.room)
+
+    @cached_property
+    def agentmail_post(self) -> "Post":
+        """The same as AgentMail has it."""
+        return self._open_post(self.repository_room)
+
+    def _open_post(self, room: "Callable[[str | None], Mailroom]") -> "Post":
         from deskhand.agents.post import Post
         from deskhand.agents.roster import identify
 
         seat = identify(self.settings.tmux, self.settings.tmux_pane, self.settings.agent)
         if seat is None:
             raise NoIdentity("not running inside a tmux session", hint="or set DESKHAND_AGENT to this agent's name")
-        return Post(seat, self.folder or str(Path.cwd()), self.room, self._nanoseconds)
+        return Post(seat, self.folder or str(Path.cwd()), room, self._nanoseconds)
 
     @cached_property
     def person_post(self) -> "Post":
@@ -181,17 +191,31 @@ class Desk:
         return int(self.now().timestamp() * 1_000_000) * 1000
 
     def room(self, root: str | None) -> "Mailroom":
-        """The mailboxes of the agents that work in a repository."""
+        """The mailboxes of the agents that work in a repository, else those of all that work with this desk."""
         from deskhand.agents.files import open_files
 
-        return open_files(root) if self.settings.agents_store == "files" else self.database_room(root)
+        store = self.settings.agents_store
+        if store == "files" or (store is None and root is not None):
+            return open_files(root)
+        if store is None:
+            return self._sql_room(self.settings.agents_room or DESK_ROOM)
+        return self.database_room(root)
+
+    def repository_room(self, root: str | None) -> "Mailroom":
+        """The mailboxes as AgentMail has them: in the repository, unless the desk is told otherwise."""
+        from deskhand.agents.files import open_files
+
+        return open_files(root) if self.settings.agents_store in (None, "files") else self.database_room(root)
 
     def database_room(self, root: str | None) -> "Mailroom":
-        from deskhand.agents.sql import SqlRoom
-
         name = self.settings.agents_room or (Path(root).name if root else None)
         if name is None:
             raise BadConfig("not in a git repository, and no room is named", hint="set DESKHAND_AGENTS_ROOM")
+        return self._sql_room(name)
+
+    def _sql_room(self, name: str) -> "Mailroom":
+        from deskhand.agents.sql import SqlRoom
+
         return SqlRoom(self.store, name)
 
     @property
@@ -259,15 +283,16 @@ class Desk:
         """The hash as it is kept; from now on none counts without a seal."""
         from deskhand.gate import passwords
 
-        self.adopt_password()
+        self.adopt_secrets()
         return passwords.seal_hash(kept, self.policy.seal)
 
-    def adopt_password(self) -> None:
-        """Seal, once, the password that an earlier version kept."""
-        from deskhand.gate import passwords
+    def adopt_secrets(self) -> None:
+        """Seal, once, what an earlier version kept, or a desk with another key: the password and the passkeys."""
+        from deskhand.gate import passkeys, passwords
 
-        if not self._sealed_mark.exists():
+        if self.settings.proof == "passkey" and not self._sealed_mark.exists():
             self.store.write_sync(passwords.adopt, self.policy.seal)
+            self.store.write_sync(passkeys.adopt, self.policy.seal)
             create_once(self._sealed_mark, b"")
 
     @cached_property
@@ -288,6 +313,18 @@ class Desk:
         return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
+    def foreign(self) -> "Foreign":
+        """The other servers behind the gate."""
+        from deskhand.foreign.servers import Foreign
+
+        return Foreign(self.settings.home, self.parts)
+
+    async def close_foreign(self) -> None:
+        """In the event loop that started them."""
+        if "foreign" in self.__dict__:
+            await self.__dict__.pop("foreign").close()
+
+    @cached_property
     def gate(self) -> "Gate":
         from deskhand.gate import Gate
 
@@ -297,6 +334,7 @@ class Desk:
             lambda: self.mailbox,
             self.door,
             self.now,
+            servers=lambda: self.foreign,
             permitting=lambda: self.permitting,
         )
 
@@ -406,11 +444,13 @@ class Desk:
         return address and f"{address}/requests/{request_id}"
 
     def close(self) -> None:
-        for part in ("vault", "post", "person_post", "store"):
+        for part in ("vault", "post", "agentmail_post", "person_post", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
 
 
+DESK_ROOM = "desk"
+"""Which agents meet in the database where no room is named: all that work with this desk."""
 _CONTENT = frozenset({"body", "frontmatter"})
 _SHORTEST_SECRET = 8
 

@@ -298,7 +298,7 @@ class Settings(BaseModel):
         "proof",
         "DESKHAND_PROOF",
         "vault, page or passkey",
-        "The least that counts as your answer: a moved file, the page or terminal, or your password for each answer.",
+        "The least that counts as your answer: a moved file, the page or terminal, a passkey or password for each one.",
         ...,
     )
     max_sends: int = option(
@@ -385,8 +385,18 @@ class Settings(BaseModel):
     tmux_pane: str | None = option(
         "agents.pane", "TMUX_PANE", "set by tmux", "The tmux pane this runs in; its window's name is the agent's."
     )
-    agents_store: Literal["files", "database"] = option(
-        "agents.store", "DESKHAND_AGENTS_STORE", "files or database", "Where agents' messages are kept.", "files"
+    agents_store: Literal["files", "database"] | None = option(
+        "agents.store",
+        "DESKHAND_AGENTS_STORE",
+        "files or database",
+        "Where agents' messages are kept; without it in the repository's files, outside of one in the desk's database.",
+    )
+    agents_mailman: Switch = option(
+        "agents.mailman",
+        "DESKHAND_AGENTS_MAILMAN",
+        "true or false",
+        "Whether `deskhand up` tells agents in tmux that mail has come.",
+        False,
     )
     agents_room: Text | None = option(
         "agents.room",

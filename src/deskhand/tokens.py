@@ -18,8 +18,8 @@ from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.store import Row, Store, Transaction
 
-Area = Literal["mail", "notes", "tasks", "agents"]
-AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents")
+Area = Literal["mail", "notes", "tasks", "agents", "guard"]
+AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents", "guard")
 SCOPES = tuple(f"{area}:{right}" for area in AREAS for right in ("read", "write"))
 EVERYTHING = tuple(f"{area}:write" for area in AREAS)
 LONGEST_USER_ID = 255
@@ -138,8 +138,13 @@ def list_tokens(tx: Transaction) -> list[Token]:
     return [_token(row) for row in tx.all(f"SELECT {_COLUMNS} FROM tokens ORDER BY created, name")]
 
 
+def drop(tx: Transaction, name: str) -> bool:
+    """Make a token worthless; whether it was there."""
+    return tx.execute("DELETE FROM tokens WHERE name = ?", name) > 0
+
+
 def revoke(tx: Transaction, name: str) -> None:
-    if not tx.execute("DELETE FROM tokens WHERE name = ?", name):
+    if not drop(tx, name):
         raise NotFound(f"there is no token named {name}", hint="`deskhand token list` shows them")
 
 

@@ -106,6 +106,18 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
     assert "It takes 6 files along: read what is in them." in card.risk.reasons
 
 
+async def test_twenty_megabytes_arrive_as_they_are(site: Site, desk: Desk, client: Client) -> None:
+    content = os.urandom(1_000_000) * 20
+    path = put(site, "Files/large.bin", content)
+    await call(client, **HELLO, attachments=[path])
+    await say_yes(desk)
+
+    assert "Email sent successfully." in await call(client, **HELLO, attachments=[path])
+    ((_, copy),) = site.gmail.account.reached
+    assert [each.content == content for each in mime.read_attachments(copy)] == [True]
+    assert site.gmail.asked.count("upload") == 2
+
+
 async def test_a_file_that_was_swapped_after_the_card_is_not_sent_and_the_person_is_told(
     site: Site, desk: Desk, client: Client
 ) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 
@@ -396,9 +397,9 @@ async def test_a_password_that_somebody_else_put_into_the_database_is_none(signe
     safe = signer.safe
     card = await safe.ask()
     await safe.desk.answers.approve(card.id, card.digest, "person", Typed(PASSWORD, "here"))
-    safe.desk.adopt_password()
+    safe.desk.adopt_secrets()
     await safe.desk.answers.undo(card.id, "person", Typed(PASSWORD, "here"))
-    safe.desk.adopt_password()
+    safe.desk.adopt_secrets()
     theirs = passwords.hash_password("the password of another")
     for forged in (theirs, f"{theirs}:{'0' * 64}"):
         await safe.desk.store.write(passwords.keep, forged)
@@ -409,3 +410,46 @@ async def test_a_password_that_somebody_else_put_into_the_database_is_none(signe
     await safe.desk.answers.approve(card.id, card.digest, "person", Typed("my own new one", "here"))
     await safe.desk.store.write(passwords.remove)
     await safe.desk.store.write(passwords.adopt, safe.desk.policy.seal)
+
+
+@requirement("passkey:signed")
+async def test_a_desk_that_comes_home_with_another_key_takes_its_passkeys_over_once(signer: Signer) -> None:
+    await signer.desk.store.write(passwords.keep, signer.desk.seal_password(passwords.hash_password(PASSWORD)))
+    home = signer.desk.settings.home
+    (home / "proof.key").write_text("another key of another home")
+    assert await signer.check() != Genuine(0)
+    (home / "password.sealed").unlink()
+    signer.desk.adopt_secrets()
+    assert await signer.check() == Genuine(0)
+    card = await signer.safe.ask()
+    await signer.approve(card)
+    await signer.desk.answers.undo(card.id, "person", Typed(PASSWORD, "here"))
+
+
+@requirement("passkey:revived")
+async def test_what_else_the_record_says_of_a_request_keeps_no_yes_back(signer: Signer) -> None:
+    card = await signer.safe.ask()
+    await signer.approve(card)
+    seen = {"action_id": card.id}
+    await signer.desk.record("email_mcp", "get_action", card.id, seen, None, 0)
+    await signer.desk.record("person", "permitted", card.id, seen | {"digest": card.digest}, None, 0)
+    assert await signer.safe.settle() == 1
+
+
+@requirement("passkey:revived")
+async def test_on_postgresql_a_signature_counts_once_as_well(home: Home, postgresql: str) -> None:
+    with psycopg.connect(postgresql, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE passkeys")
+    async with opened(home, DESKHAND_DATABASE_URL=postgresql.replace("/postgres?", "/passkeys?")) as safe:
+        signer = Signer(safe)
+        await signer.enrol()
+        card = await safe.ask()
+        used = signer.sign("approved", card)
+        await signer.approve(card, used)
+        with pytest.raises(Denied, match="used before"):
+            await signer.desk.answers.undo(card.id, "person", signer.sign("undone", card, nonce=used.assertion.nonce))
+        assert await safe.settle() == 1
+        await signer.change("DELETE FROM sends")
+        await signer.change("UPDATE requests SET state = 'approved', due = 1, token = NULL WHERE id = ?", card.id)
+        assert await safe.settle() == 1
+        assert await signer.check() == Genuine(1)

@@ -355,6 +355,10 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
+LONGEST_BODY = 5_000_000
+LARGEST_UPLOAD = 36_700_160
+
+
 class _OAuth(Exception):
     pass
 
@@ -394,7 +398,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _single(self, verb: str, target: str, content: bytes) -> tuple[int, dict[str, str], bytes]:
         try:
-            body = json.loads(content) if content else None
+            target, body = self._read_body(target, content)
             result = self.server.double.serve(verb, target, self.headers.get("Authorization", ""), body)
         except Refused as refused:
             head = {} if refused.retry_after is None else {"Retry-After": str(refused.retry_after)}
@@ -402,6 +406,30 @@ class _Handler(BaseHTTPRequestHandler):
         if result is None:
             return 204, {}, b""
         return 200, {}, json.dumps(result).encode()
+
+    def _read_body(self, target: str, content: bytes) -> tuple[str, Any]:
+        if target.startswith("/upload/"):
+            return self._uploaded(target, content)
+        if len(content) > LONGEST_BODY:
+            raise Refused(413, "uploadTooLarge", "Request payload size exceeds the limit.")
+        return target, json.loads(content) if content else None
+
+    def _uploaded(self, target: str, content: bytes) -> tuple[str, Any]:
+        """A multipart upload as the same request with the mail in it."""
+        path, _, query = target.removeprefix("/upload").partition("?")
+        if query != "uploadType=multipart":
+            raise Refused(400, "badRequest", f"the double does not do {query}")
+        if len(content) > LARGEST_UPLOAD:
+            raise Refused(413, "uploadTooLarge", "Media larger than allowed.")
+        whole = b"Content-Type: " + self.headers["Content-Type"].encode() + b"\r\n\r\n" + content
+        boundary = email.message_from_bytes(whole[:1000]).get_param("boundary")
+        _, about, media, _ = content.split(f"--{boundary}".encode())
+        body = json.loads(about.partition(b"\r\n\r\n")[2])
+        raw = media.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n")
+        message = body if path.endswith("messages/send") else body.setdefault("message", {})
+        message["raw"] = base64.urlsafe_b64encode(raw).decode()
+        self.server.double.asked.append("upload")
+        return path, body
 
     def _batch(self, content: bytes) -> None:
         double = self.server.double

@@ -566,6 +566,10 @@ def test_a_reply_goes_to_whom_the_mail_asks_for_and_never_to_oneself() -> None:
     assert mime.reply_recipient(full(reply_to="List <list@example.net>"), me) == "list@example.net"
     assert mime.reply_recipient(full(reply_to="ME@example.com, Bob <bob@example.net>"), me) == "bob@example.net"
     assert mime.reply_recipient(full(sender="Me <me@example.com>", to="cy@example.net"), me) == "cy@example.net"
+    assert (
+        mime.reply_recipient(full(sender="ada@work.example", to="cy@example.net"), me, "ADA@work.example")
+        == "cy@example.net"
+    )
     tricky = full(sender='"boss@corp.example, x" <real@example.net>')
     assert mime.reply_recipient(tricky, me) == "real@example.net"
     with pytest.raises(InvalidInput):

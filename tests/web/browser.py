@@ -64,13 +64,25 @@ async def quiet_page(
     page.on("request", lambda request: strangers.append(request.url) if not _is_own(request.url, address) else None)
     yield page
     await context.close()
-    assert [each for each in messages if not any(known in each for known in says)] == []
+    unexpected = [each for each in messages if not any(known in each for known in says)]
+    assert not unexpected, unexpected
     assert strangers == []
 
 
 async def sign_in(page: "Page", desk: Desk) -> None:
     link = await desk.store.write(lambda tx: sessions.invite(tx, desk.now()))
     await page.goto(f"/enter/{link}")
+
+
+async def add_virtual_key(page: "Page") -> None:
+    """An authenticator that says yes for the person."""
+    devices = await page.context.new_cdp_session(page)
+    await devices.send("WebAuthn.enable")
+    kind = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
+    await devices.send(
+        "WebAuthn.addVirtualAuthenticator",
+        {"options": kind | {"isUserVerified": True, "automaticPresenceSimulation": True}},
+    )
 
 
 async def judged(page: "Page") -> list[str]:

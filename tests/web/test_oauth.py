@@ -1,5 +1,6 @@
 """OAuth 2.1: a client registers, the person connects it, and what it then holds ends, is renewed, and is revoked."""
 
+import asyncio
 import base64
 import hashlib
 import re
@@ -580,10 +581,15 @@ async def test_families_on_each_database(url: str, tmp_path: Path) -> None:
         first = await place.connect()
         second = (await place.chat.renew(first["refresh_token"])).json()
         assert await place.chat.enters(second["access_token"]) == 200
-        together = await place.connect()
-        renewed = [await place.chat.renew(together["refresh_token"]) for _ in range(2)]
-        assert [each.status_code for each in renewed] == [200, 400]
-        assert await place.chat.enters(renewed[0].json()["access_token"]) == 401
+        raced = await place.connect()
+        renewed = await asyncio.gather(*(place.chat.renew(raced["refresh_token"]) for _ in range(4)))
+        code = (await place.allow(place.chat.asks()))["code"]
+        redeemed = await asyncio.gather(*(place.chat.redeem(code) for _ in range(4)))
+        for several in (renewed, redeemed):
+            assert sorted(each.status_code for each in several) == [200, 400, 400, 400]
+            (won,) = [each.json() for each in several if each.status_code == 200]
+            assert await place.chat.enters(won["access_token"]) == 401
+            assert (await place.chat.renew(won["refresh_token"])).json()["error"] == "invalid_grant"
         names = [each.name for each in await place.desk.store.read(tokens.list_tokens)]
         assert names == ["Claude"]
         place.clock.now += grants.REFRESH_LIFE + timedelta(days=1)
@@ -608,7 +614,7 @@ async def test_a_browser_that_comes_from_the_client_is_asked_and_goes_back_to_it
     client = Starlette(routes=[Route("/{path:path}", page_of_client)])
     async with served(client) as address, chromium() as browser:
         elsewhere = address.replace("127.0.0.1", "localhost")
-        back = f"{elsewhere}/callback"
+        back = f"{elsewhere}/callback/{'of-a-client-with-long-addresses/' * 3}"
         await place.chat.register("Claude", back)
         page = await browser.new_page(base_url=str(place.person.http.base_url))
         await sign_in(page, place.desk)

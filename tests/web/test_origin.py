@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
@@ -18,9 +19,12 @@ from deskhand.web import sessions
 from deskhand.web.site import site
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
-from tests.web.browser import PHONE, WIDE, chromium, judged, needs_axe, needs_chromium, quiet_page
+from tests.web.browser import PHONE, WIDE, add_virtual_key, chromium, judged, needs_axe, needs_chromium, quiet_page
 from tests.web.person import Person, served
 from tests.web.proxy import NAME, STRANGER, Proxy, made_proxy, needs_nginx
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
 
 PASSWORD = "correct horse battery"
 
@@ -156,10 +160,25 @@ def test_origin_and_proxies_are_read_from_the_file(home: Home) -> None:
     assert (found.inbox_origin, found.trusted_proxies) == ("https://desk.example.net", ["::1"])
 
 
+async def make_passkey(page: "Page") -> None:
+    """Make one under this name, and sign in with it."""
+    await add_virtual_key(page)
+    await page.goto("/passkeys")
+    await page.get_by_label("Its name").fill("my phone")
+    await page.locator("[data-makes-key]").get_by_label("Your password").fill(PASSWORD)
+    await page.get_by_role("button", name="Add a passkey").click()
+    await page.get_by_text("Your recovery codes").wait_for()
+    await page.context.clear_cookies()
+    await page.goto("/enter")
+    await page.get_by_role("button", name="Sign in with a passkey").click()
+    await page.get_by_role("button", name="Sign out").wait_for()
+
+
 @needs_nginx
 @needs_chromium
 @needs_axe
 @requirement("origin:answers")
+@requirement("passkey:browser")
 async def test_a_browser_signs_in_and_reads_under_the_desks_own_name(home: Home, proxy: Proxy) -> None:
     async with running(home, proxy.origin) as (desk, address), chromium(*proxy.browser_flags) as browser:
         await desk.store.write(lambda tx: sessions.keep_password(tx, passwords.hash_password(PASSWORD)))
@@ -168,9 +187,10 @@ async def test_a_browser_signs_in_and_reads_under_the_desks_own_name(home: Home,
                 async with quiet_page(browser, proxy.origin, size=size) as page:
                     await page.goto("/enter")
                     await page.get_by_label("Password").fill(PASSWORD)
-                    await page.get_by_role("button", name="Sign in").click()
+                    await page.get_by_role("button", name="Sign in", exact=True).click()
                     await page.get_by_role("button", name="Sign out").wait_for()
                     (cookie,) = await page.context.cookies()
                     assert (cookie["secure"], cookie["name"].startswith("__Host-")) == (True, True)
-                    if size == WIDE:
-                        assert await judged(page) == []
+                    if size == PHONE:
+                        await make_passkey(page)
+                    assert await judged(page) == []

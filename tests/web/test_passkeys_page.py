@@ -5,7 +5,7 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -20,11 +20,8 @@ from tests.gate.site import HELLO
 from tests.gate.test_proofs import PASSWORD, Safe, opened
 from tests.home import Home
 from tests.requirements import requirement
-from tests.web.browser import PHONE, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.browser import PHONE, add_virtual_key, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
 from tests.web.person import Person, served
-
-if TYPE_CHECKING:
-    from playwright.async_api import Page
 
 pytestmark = pytest.mark.anyio
 
@@ -101,6 +98,7 @@ async def test_a_passkey_is_made_with_a_proof_signs_in_and_answers(home: Home) -
         assert (await owner.signs_in()).status_code == 303
         assert await owner.is_in()
 
+        assert (await owner.person.sends("/passkeys/challenge", {"for": "/leave"})).status_code == 422
         card = await safe.ask()
         one = f"/approvals/{card.id}"
         assert (await owner.sends_signed(f"{one}/approve", digest=card.digest)).status_code == 303
@@ -172,6 +170,13 @@ async def test_on_127_0_0_1_the_page_leads_to_the_name_of_this_machine(home: Hom
         (link,) = re.findall(r'href="(http://localhost:\d+/enter/[^"]+)"', told.text)
         assert (await owner.http.get(link)).status_code == 303
         assert (await owner.http.get(f"{owner.device.origin}/passkeys")).status_code == 200
+        owner.http.cookies.clear()
+        by_number = str(owner.http.base_url)
+        assert owner.device.origin not in (await owner.http.get(f"{by_number}/enter")).text
+        owner.http.base_url = owner.device.origin
+        await by_link(owner)
+        await owner.makes_key(password=PASSWORD)
+        assert f"{owner.device.origin}/enter" in (await owner.http.get(f"{by_number}/enter")).text
 
 
 @requirement("passkey:commands")
@@ -221,16 +226,6 @@ async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and
             await owner.person.sends("/checkup/sessions/end", {"session": name})
             assert (await other.get("/enter")).status_code == 200
             assert await owner.is_in()
-
-
-async def add_virtual_key(page: "Page") -> None:
-    devices = await page.context.new_cdp_session(page)
-    await devices.send("WebAuthn.enable")
-    kind = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True}
-    await devices.send(
-        "WebAuthn.addVirtualAuthenticator",
-        {"options": kind | {"isUserVerified": True, "automaticPresenceSimulation": True}},
-    )
 
 
 @needs_chromium

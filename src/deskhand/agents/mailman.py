@@ -41,7 +41,7 @@ _STYLED = re.compile(r"\x1b\[([\d;:]*)m([^\x1b]*)")
 class Mailman:
     def __init__(
         self,
-        root: str,
+        root: str | None,
         room: Mailroom,
         programs: Sequence[str],
         *,
@@ -49,6 +49,7 @@ class Mailman:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._root = root
+        """Whose panes are told; None: those of every repository."""
         self._room = room
         self._programs = frozenset(programs) - _SHELLS
         self._say = say
@@ -104,7 +105,9 @@ class Mailman:
         return [(name, name in states) for name, at in told.items() if at <= before and self._room.has_unread(name)]
 
     def _belongs(self, pane: dict[str, str], name: str) -> bool:
-        return pane["address"] == name and paths.repository(pane["pane_current_path"]) == self._root
+        if pane["address"] != name:
+            return False
+        return self._root is None or paths.repository(pane["pane_current_path"]) == self._root
 
     def _tell(self, name: str, has_state: bool, panes: list[dict[str, str]]) -> None:
         pane = next((pane["pane_id"] for pane in panes if self._may_type(pane)), None)

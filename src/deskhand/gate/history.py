@@ -10,7 +10,7 @@ from deskhand.store import Transaction
 
 _YES = ("held", "approved")
 _DECISIVE = (*_YES, "rejected", "undone", "edited")
-_ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken")
+_ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken", "permitted")
 
 
 def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime) -> bool:
@@ -27,9 +27,10 @@ def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime
         return False
     is_yes = False
     for entry in _entries_about(tx, request_id, first):
+        is_same = (entry.parameters or {}).get("digest") == digest
         if entry.action_type in _DECISIVE:
-            is_yes = entry.action_type in _YES and (entry.parameters or {}).get("digest") == digest
-        elif entry.action_type not in _ANSWERS and entry.result == "success":
+            is_yes = entry.action_type in _YES and is_same
+        elif is_same and entry.action_type not in _ANSWERS and entry.result == "success":
             is_yes = False
     return is_yes
 

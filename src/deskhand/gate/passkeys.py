@@ -277,6 +277,12 @@ def revoke(tx: Transaction, seal: Seal, name: str, now: datetime) -> Passkey:
     return revoked
 
 
+def adopt(tx: Transaction, seal: Seal) -> None:
+    """Take over the keys that the desk had under another seal."""
+    for row in tx.all(f"SELECT {_COLUMNS} FROM passkeys"):
+        _write(tx, seal, _read(row))
+
+
 def forget_all(tx: Transaction) -> None:
     tx.execute("DELETE FROM passkeys")
     tx.execute("DELETE FROM recovery_codes")
@@ -291,12 +297,16 @@ def _write(tx: Transaction, seal: Seal, key: Passkey) -> None:
 
 
 def _genuine(row: Row, seal: Seal) -> Passkey | None:
-    *facts, created, used, revoked, mark = row
-    moments = [None if each is None else clock.from_ms(each) for each in (created, used, revoked)]
-    key = Passkey(*facts, *moments)
-    if not hmac.compare_digest(str(mark).encode(), _seal_of(key, seal).encode()):
+    key = _read(row)
+    if not hmac.compare_digest(str(row[-1]).encode(), _seal_of(key, seal).encode()):
         return None
     return key
+
+
+def _read(row: Row) -> Passkey:
+    *facts, created, used, revoked, _seal = row
+    moments = [None if each is None else clock.from_ms(each) for each in (created, used, revoked)]
+    return Passkey(*facts, *moments)
 
 
 def _seal_of(key: Passkey, seal: Seal) -> str:

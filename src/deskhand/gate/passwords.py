@@ -53,18 +53,17 @@ def seal_hash(kept: str, seal: Seal) -> str:
 
 
 def is_genuine(kept: str, seal: Seal, *, seal_needed: bool) -> bool:
-    """Whether this desk wrote the hash; one of an earlier version has no seal, and counts until one is needed."""
+    """Whether this desk wrote the hash; until a seal is needed, one of an earlier version counts without."""
     bare, _, mark = kept.rpartition(":")
-    if bare.count(":") < _PARTS - 1:
-        return not seal_needed
-    return hmac.compare_digest(mark.encode(), seal("password", bare).encode())
+    return not seal_needed or hmac.compare_digest(mark.encode(), seal("password", bare).encode())
 
 
 def adopt(tx: Transaction, seal: Seal) -> None:
-    """Seal the password that an earlier version kept."""
+    """Seal the password that an earlier version kept, or another key had sealed."""
     row = tx.one("SELECT hash FROM page_password")
-    if row is not None and row[0].count(":") < _PARTS:
-        tx.execute("UPDATE page_password SET hash = ?", seal_hash(row[0], seal))
+    if row is not None:
+        bare = ":".join(row[0].split(":")[:_PARTS])
+        tx.execute("UPDATE page_password SET hash = ?", seal_hash(bare, seal))
 
 
 def keep(tx: Transaction, kept: str) -> bool:

@@ -49,6 +49,8 @@ from deskhand.mail.google_http import (
 LABELS = GoogleRequest("labels", {"fields": "labels(id,name)"})
 MOST_CACHED = 5000
 MOST_SEARCHED = 100
+LONGEST_RAW = 2_000_000
+"""Gmail takes 5 MB in a request, in base64; a longer mail is uploaded beside it."""
 """How many sent mails or drafts are looked through for one whose fate is unclear."""
 
 _ONCE = "once:"
@@ -173,11 +175,11 @@ class GmailMailbox:
     async def send(self, token: str, mail: Outgoing, keep: Keep) -> Sent:
         """The bytes travel with the draft's id, so that a draft which somebody edited meanwhile changes nothing."""
         await keep(token)
-        message = _wire(_with_bcc(mail), mail.thread_id)
+        message, media = _wire(_with_bcc(mail), mail.thread_id)
         if token.startswith(_ONCE):
-            request = GoogleRequest("messages/send", body=message)
+            request = GoogleRequest("messages/send", body=message, media=media)
         else:
-            request = GoogleRequest("drafts/send", body={"id": token, "message": message})
+            request = GoogleRequest("drafts/send", body={"id": token, "message": message}, media=media)
 
         async def is_undone() -> bool:
             return isinstance(await self.check(token, mail), NotSent)
@@ -382,7 +384,8 @@ def _with_bcc(mail: Outgoing) -> bytes:
 
 
 def _draft_request(raw: bytes, thread_id: str | None) -> GoogleRequest:
-    return GoogleRequest("drafts", body={"message": _wire(raw, thread_id)}, what=f"thread {thread_id}")
+    message, media = _wire(raw, thread_id)
+    return GoogleRequest("drafts", body={"message": message}, media=media, what=f"thread {thread_id}")
 
 
 def _ids_added(answer: dict[str, Any]) -> list[str]:
@@ -401,11 +404,12 @@ def _path(kind: str, name: str) -> str:
     return f"{kind}/{name}"
 
 
-def _wire(raw: bytes, thread_id: str | None) -> dict[str, str]:
-    message = {"raw": base64.urlsafe_b64encode(raw).decode()}
-    if thread_id is not None:
-        message["threadId"] = thread_id
-    return message
+def _wire(raw: bytes, thread_id: str | None) -> tuple[dict[str, str], bytes | None]:
+    """A mail as Gmail takes it: in the request itself, or beside it where it is long."""
+    message = {} if thread_id is None else {"threadId": thread_id}
+    if len(raw) > LONGEST_RAW:
+        return message, raw
+    return message | {"raw": base64.urlsafe_b64encode(raw).decode()}, None
 
 
 def _label_names(labels: dict[str, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ after 401 and 429, and after a failure of Gmail's once somebody has looked.
 import asyncio
 import json
 import re
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -35,6 +36,8 @@ PARTS = 51
 
 _RATE_REASONS = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded", "quotaExceeded"})
 _BOUNDARY = "deskhand-batch"
+_RELATED = f"deskhand-{secrets.token_hex(16)}"
+"""Nobody who writes a mail knows it."""
 
 
 Parameters = Mapping[str, str | Sequence[str]]
@@ -47,6 +50,8 @@ class GoogleRequest:
     query: Parameters = field(default_factory=dict)
     body: dict[str, Any] | None = None
     """What is posted; a request without it only reads."""
+    media: bytes | None = None
+    """A mail that is too long for the body: it is uploaded beside it."""
     what: str = ""
     """What is asked for, for the error that says it is not there."""
 
@@ -191,8 +196,13 @@ class GmailApi:
     async def _ask(self, request: GoogleRequest, bearer: str) -> GoogleAnswer | NoAnswer:
         url = self._origin + request.target
         headers = {"Authorization": f"Bearer {bearer}"}
+        sent: dict[str, Any] = {"json": request.body}
+        if request.media is not None:
+            url = f"{self._origin}/upload{request.target}?uploadType=multipart"
+            headers["Content-Type"] = f"multipart/related; boundary={_RELATED}"
+            sent = {"content": _related_body(request.body, request.media)}
         try:
-            answer = await self._http.request(request.method, url, json=request.body, headers=headers)
+            answer = await self._http.request(request.method, url, headers=headers, **sent)
         except httpx2.TransportError as error:
             return NoAnswer(error)
         return _answer(answer.status_code, answer.headers.get("Retry-After"), answer.content)
@@ -269,6 +279,14 @@ def _answer(status: int, retry_after: str | None, content: bytes) -> GoogleAnswe
         body = json.loads(content)
     seconds = float(retry_after) if retry_after and retry_after.isdecimal() else None
     return GoogleAnswer(status, body if isinstance(body, dict) else {}, seconds)
+
+
+def _related_body(body: dict[str, Any] | None, media: bytes) -> bytes:
+    """What Google calls a multipart upload: the request, and beside it the mail."""
+    about = json.dumps(body).encode()
+    head = f"--{_RELATED}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n".encode()
+    edge = f"\r\n--{_RELATED}\r\nContent-Type: message/rfc822\r\n\r\n".encode()
+    return head + about + edge + media + f"\r\n--{_RELATED}--\r\n".encode()
 
 
 def _batch_body(requests: Sequence[GoogleRequest]) -> bytes:

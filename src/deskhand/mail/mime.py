@@ -585,10 +585,10 @@ def reply_subject(subject: str) -> str:
     return f"Re: {rest}".rstrip()[:LONGEST_SUBJECT]
 
 
-def reply_recipient(full: FullMessage, own_address: str) -> str:
+def reply_recipient(full: FullMessage, *own: str) -> str:
     """Reply-To before From, never oneself; to a mail of one's own, whom it went to."""
     for field in (full.reply_to, full.summary.sender, full.summary.to):
         for person in people(field):
-            if person.address.lower() != own_address.lower():
+            if person.address.casefold() not in map(str.casefold, own):
                 return recipient(person.address)
     raise InvalidInput("This mail has no sender whom one could answer.", hint="Send a new mail instead.")

@@ -126,7 +126,7 @@ def revoke(tx: Transaction, client_id: str, text: str) -> Token | None:
         token = tokens.find_family(tx, row[0]) if row else None
     if token is None or token.client_id != client_id:
         return None
-    tokens.revoke(tx, token.name)
+    tokens.drop(tx, token.name)
     return token
 
 
@@ -150,7 +150,7 @@ def _spend(tx: Transaction, table: str, secret: str) -> bool:
 def _end(tx: Transaction, family: str, why: str) -> Ended:
     token = tokens.find_family(tx, family)
     if token is not None:
-        tokens.revoke(tx, token.name)
+        tokens.drop(tx, token.name)
     return Ended(token and token.name, OAuthRefusal("invalid_grant", why))
 
 

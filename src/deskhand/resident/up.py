@@ -18,10 +18,11 @@ from typing import Any
 
 import uvicorn
 
+from deskhand.agents.mailman import AGAIN_SECONDS, Mailman
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
 from deskhand.listen import http_config
-from deskhand.orchestrator.loop import Orchestrator
+from deskhand.orchestrator.loop import TICK, Orchestrator
 from deskhand.parts import DownPart, Parts, describe_failure
 from deskhand.resident.demo import Arrivals
 from deskhand.resident.doors import open_doors
@@ -64,7 +65,7 @@ async def up(
     stop_on_signals(stop)
     address = f"http://127.0.0.1:{listener.getsockname()[1]}"
     arrivals = Arrivals(desk) if demo else None
-    await asyncio.to_thread(desk.adopt_password)
+    await asyncio.to_thread(desk.adopt_secrets)
     made = open_doors(desk)
     if arrivals is not None:
         made.routes.extend(arrivals.routes())
@@ -80,6 +81,7 @@ async def up(
                 say("ending")
                 app.state.stopping.set()
     finally:
+        await desk.close_foreign()
         await desk.close_mailbox()
         await desk.leave_tasks()
 
@@ -138,10 +140,15 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
     if not isinstance(closed.get(_MAILBOX), BadConfig):
         ending = asyncio.Event()
         yield Part("orchestrator", partial(_orchestrate, desk, ending), ending)
+    else:
+        yield Part("approvals", partial(_release, desk))
+    yield Part("guard", desk.foreign.run)
     if desk.settings.notify is not None:
         from deskhand.resident import notify
 
         yield Part(notify.PART, partial(notify.run, desk, desk.settings.inbox_origin or address))
+    if desk.settings.agents_mailman:
+        yield Part("mailman", partial(_tell_agents, desk))
     yield Part("sweeper", partial(_sweep, desk))
     if arrivals is not None:
         yield Part("demo", arrivals.arrive_later)
@@ -153,6 +160,31 @@ async def _sweep(desk: Desk) -> None:
             log.info("swept", extra={"what": line})
         desk.parts.works("sweeper")
         await asyncio.sleep(SWEEP_EVERY)
+
+
+async def _release(desk: Desk) -> None:
+    """Without a mailbox only calls of other servers' tools can be approved."""
+    while True:
+        await desk.gate.release_due()
+        desk.parts.works("approvals")
+        await asyncio.sleep(TICK)
+
+
+async def _tell_agents(desk: Desk) -> None:
+    """Go round as the mailman does, whenever something changes and every minute."""
+
+    def tell(line: str) -> None:
+        log.info("mailman", extra={"says": line.strip()})
+
+    room = desk.person_post.mailroom
+    mailman = Mailman(None, room, desk.settings.agents_programs.split(), say=tell)
+    with room.bell(None) as bell:
+        while True:
+            await asyncio.to_thread(mailman.go_round)
+            desk.parts.works("mailman")
+            left = AGAIN_SECONDS
+            while left > 0 and not await asyncio.to_thread(bell.wait, 1.0):
+                left -= 1
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:

@@ -82,7 +82,7 @@ def agentmail_tools(
 
 
 def agentmail_server(desk: Desk, token: str | None = None, *, ends_with_tmux: bool = True) -> DeskServer:
-    post = desk.post
+    post = desk.agentmail_post
 
     @asynccontextmanager
     async def watch_tmux(_: Any) -> AsyncIterator[None]:

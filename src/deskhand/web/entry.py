@@ -29,7 +29,7 @@ from deskhand.web.address import own_origin
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session, Way
-from deskhand.web.signing import demand_assertion, keys_here, offer, signing_origin
+from deskhand.web.signing import demand_assertion, find_localhost, keys_here, offer, signing_origin
 
 Page = Callable[[Request], Awaitable[Response]]
 Effect = Callable[[Request, FormData], Awaitable[Response]]
@@ -182,6 +182,7 @@ async def _show_sign_in(request: Request, wrong: Way | None = None, status: int 
         "has_password": await desk.store.read(passwords.is_set),
         "has_codes": await desk.store.read(passkeys.count_codes),
         "has_passkeys": await keys_here(request),
+        "at_localhost": await find_localhost(request),
     }
     return await render(request, "enter.html", title="Sign in", status=status, **known)
 

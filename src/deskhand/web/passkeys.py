@@ -78,13 +78,17 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
 
 async def _challenge(request: Request, form: FormData) -> Response:
     """What the form at this address has to be signed with, for what it says."""
-    desk = desk_of(request)
-    said = MANAGE
     match text_in(form, "for").split("/"):
         case ["", "approvals", *names, verb] if verb in _ANSWERS:
-            said = await _read_answer(desk, form, verb, names)
+            said = await _read_answer(desk_of(request), form, verb, names)
+        case ["", "undo"] if last := await desk_of(request).answers.last():
+            said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
+        case ["", "passkeys", _]:
+            said = MANAGE
+        case _:
+            raise InvalidInput("nothing is signed for this form", hint="reload the page and try again")
     return JSONResponse(await offer(request, said, sessions.name_of(request.state.session)))
 
 

@@ -96,15 +96,18 @@ def begin(tx: Transaction, browser: str, now: datetime, way: Way, place: str = "
     key = secrets.token_urlsafe(32)
     tx.execute("DELETE FROM sessions WHERE expires <= ? OR seen <= ?", clock.to_ms(now), clock.to_ms(now - IDLE))
     tx.execute(
-        "INSERT INTO sessions (digest, created, seen, expires, browser, way, place) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200], way, place),
+        "INSERT INTO sessions (digest, created, seen, expires, browser) VALUES (?, ?, ?, ?, ?)",
+        *(_digest(key), clock.to_ms(now), clock.to_ms(now), clock.to_ms(now + LIFE), browser[:200]),
     )
+    tx.execute("DELETE FROM sign_ins WHERE session NOT IN (SELECT digest FROM sessions)")
+    tx.execute("INSERT INTO sign_ins (session, way, place) VALUES (?, ?, ?)", _digest(key), way, place)
     return Session(key, now, now, way)
 
 
 def find(tx: Transaction, key: str, now: datetime) -> Session | None:
     row = tx.one(
-        "SELECT seen, created, way FROM sessions WHERE digest = ? AND expires > ? AND seen > ?",
+        "SELECT seen, created, way FROM sessions LEFT JOIN sign_ins ON session = digest"
+        " WHERE digest = ? AND expires > ? AND seen > ?",
         *(_digest(key), clock.to_ms(now), clock.to_ms(now - IDLE)),
     )
     if row is None:
@@ -123,7 +126,8 @@ def end(tx: Transaction, key: str) -> None:
 def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
     """Who is signed in, the one seen last first."""
     rows = tx.all(
-        "SELECT digest, created, seen, browser, way, place FROM sessions WHERE expires > ? AND seen > ?"
+        "SELECT digest, created, seen, browser, way, place FROM sessions LEFT JOIN sign_ins ON session = digest"
+        " WHERE expires > ? AND seen > ?"
         " ORDER BY seen DESC",
         *(clock.to_ms(now), clock.to_ms(now - IDLE)),
     )

@@ -32,6 +32,15 @@ async def keys_here(request: Request) -> list[Passkey]:
     return [key for key in keys if key.host == request.url.hostname]
 
 
+async def find_localhost(request: Request) -> str | None:
+    """Where this machine's passkeys sign, for somebody who came by its number: browsers have them for names alone."""
+    desk = desk_of(request)
+    keys = await desk.store.read(passkeys.list_keys, desk.policy.seal)
+    if request.url.hostname != "127.0.0.1" or "localhost" not in {key.host for key in keys}:
+        return None
+    return f"http://localhost:{request.scope['server'][1]}"
+
+
 async def offer(request: Request, said: Said, place: str, *, named: bool = True) -> dict[str, Any]:
     """What a browser needs to have this signed; `named` tells it by which keys."""
     desk = desk_of(request)

@@ -284,7 +284,9 @@ def agents(desk: Desk) -> Finding:
         return warning("tmux is not installed: the mailman cannot tell agents of their mail", "install tmux")
     if desk.settings.agents_store == "database":
         return good("messages are kept in the desk's database")
-    return good("messages are kept in .agentmail of each repository")
+    if desk.settings.agents_store == "files":
+        return good("messages are kept in .agentmail of each repository")
+    return good("messages are kept in .agentmail of each repository, outside of one in the desk's database")
 
 
 def model(desk: Desk) -> Finding:

@@ -19,10 +19,8 @@ CREATE TABLE recovery_codes (digest TEXT PRIMARY KEY, created BIGINT NOT NULL);
 -- What an authenticator signed for this answer.
 ALTER TABLE answers ADD COLUMN assertion TEXT;
 
--- How and from where somebody signed in.
-ALTER TABLE sessions ADD COLUMN way TEXT;
-
-ALTER TABLE sessions ADD COLUMN place TEXT;
+-- How and from where a session began.
+CREATE TABLE sign_ins (session TEXT PRIMARY KEY, way TEXT NOT NULL, place TEXT NOT NULL);
 
 -- From where somebody signed in by more than a link: strangers elsewhere lock nobody out there.
 CREATE TABLE known_places (place TEXT PRIMARY KEY, at BIGINT NOT NULL);
