@@ -103,7 +103,7 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
         (len(each), sha256(each).hexdigest()) for each in contents
     ]
     assert all(each.sha256 in text for each in card.attachments)
-    assert "It takes 6 files along: read what is in them." in card.risk.reasons
+    assert "It takes 6 files along: read what is inside." in card.risk.reasons
 
 
 async def test_twenty_megabytes_arrive_as_they_are(site: Site, desk: Desk, client: Client) -> None:
@@ -333,3 +333,4 @@ async def test_an_answer_takes_files_along(site: Site, desk: Desk, client: Clien
     assert received(site) == [("a.exe", b"MZ")]
     assert card.risk.level == "high"
     assert "The attachment a.exe is a Windows program." in card.risk.reasons
+    assert "It takes a file along: read what is inside." in card.risk.reasons
