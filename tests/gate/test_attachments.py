@@ -12,6 +12,7 @@ import pytest
 from mcp import Client
 
 from deskhand.app import Desk
+from deskhand.errors import InvalidInput
 from deskhand.gate import enclosures
 from deskhand.gate.waiting import Card
 from deskhand.mail import mime
@@ -219,6 +220,27 @@ async def test_what_is_too_large_or_too_much_is_refused_with_what_to_do(site: Si
     assert "send the link" in await call(client, **HELLO, attachments=[half, half])
     assert (await client.call_tool("send_email", HELLO | {"attachments": [half] * 21})).is_error
     assert site.files("Pending_Approval") == []
+
+
+@pytest.mark.parametrize("sizes", [[1] * 21, [enclosures.LARGEST + 1], [13_000_000, 13_000_000]], ids=str)
+def test_no_mail_takes_more_than_providers_do(sizes: list[int]) -> None:
+    with pytest.raises(InvalidInput, match="at most"):
+        enclosures.demand_bounded(sizes)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ("text/csv", "text/csv"),
+        ("message/rfc822", "message/rfc822"),
+        ("message/delivery-status", "application/octet-stream"),
+        ("multipart/mixed", "application/octet-stream"),
+        ("text/plain\r\nBcc: x", "text/plain"),
+        (None, "text/plain"),
+    ],
+)
+def test_the_type_that_a_stranger_wrote_is_taken_where_it_is_sound(given: str | None, kind: str) -> None:
+    assert enclosures.enclose("a.txt", b"x", content_type=given).content_type == kind
 
 
 async def test_who_may_not_read_notes_attaches_none(site: Site, desk: Desk) -> None:
