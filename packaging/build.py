@@ -30,7 +30,6 @@ SCOPES = {
     "dev": "excluded",
     "installer": "excluded",
 }
-STATIC = ROOT / "src" / "deskhand" / "web" / "static"
 
 
 def build(folder: Path) -> list[Path]:
@@ -49,7 +48,7 @@ def bill_of(wheel: Path) -> dict[str, Any]:
     name, version = wheel.name.split("-")[:2]
     digest = sha256(wheel)
     made = dt.datetime.fromtimestamp(get_reproducible_timestamp(), dt.UTC)
-    components = [*vendored(), *locked()]
+    components = list(locked())
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -74,15 +73,6 @@ def locked() -> Iterator[dict[str, Any]]:
             name, version = re.match(r"(\S+?)==(\S+)", entry).groups()  # type: ignore[union-attr]
             hashes = re.findall(r"--hash=sha256:(\w+)", entry)
             yield component(name, version, licences[name], hashes) | {"scope": scope}
-
-
-def vendored() -> Iterator[dict[str, Any]]:
-    """htmx and its extension, whose files lie in the wheel."""
-    version = re.search(r'version="([\d.]+)"', (STATIC / "htmx.js").read_text()).group(1)  # type: ignore[union-attr]
-    hashes = [sha256(STATIC / name) for name in ("htmx.js", "hx-sse.js")]
-    made = component("htmx.org", version, "0BSD", hashes)
-    reference = f"pkg:npm/htmx.org@{version}"
-    yield made | {"purl": reference, "bom-ref": reference, "scope": "required"}
 
 
 def component(name: str, version: str, licence: str, hashes: list[str]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
     from deskhand.config import MailAccount, Settings
+    from deskhand.foreign.servers import Foreign
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
     from deskhand.gate.door import Door
@@ -53,7 +54,7 @@ class Seat:
     """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
-_SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
+_SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
 
 
 class Desk:
@@ -289,7 +290,7 @@ class Desk:
         """Seal, once, what an earlier version kept, or a desk with another key: the password and the passkeys."""
         from deskhand.gate import passkeys, passwords
 
-        if not self._sealed_mark.exists():
+        if self.settings.proof == "passkey" and not self._sealed_mark.exists():
             self.store.write_sync(passwords.adopt, self.policy.seal)
             self.store.write_sync(passkeys.adopt, self.policy.seal)
             create_once(self._sealed_mark, b"")
@@ -312,6 +313,18 @@ class Desk:
         return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
+    def foreign(self) -> "Foreign":
+        """The other servers behind the gate."""
+        from deskhand.foreign.servers import Foreign
+
+        return Foreign(self.settings.home, self.parts)
+
+    async def close_foreign(self) -> None:
+        """In the event loop that started them."""
+        if "foreign" in self.__dict__:
+            await self.__dict__.pop("foreign").close()
+
+    @cached_property
     def gate(self) -> "Gate":
         from deskhand.gate import Gate
 
@@ -321,6 +334,7 @@ class Desk:
             lambda: self.mailbox,
             self.door,
             self.now,
+            servers=lambda: self.foreign,
             permitting=lambda: self.permitting,
         )
 

@@ -84,6 +84,8 @@ class DeskError(Exception):
         self.message = message
         self.hint = hint
         self.said: str | None = None
+        self.waiting_note: str | None = None
+        """Where a request of the person's waits: what the whole-desk server says instead."""
         """The sentence in which a server's contract refuses this, where it has one of its own."""
         self.details: dict[str, Any] = details
         if fields:

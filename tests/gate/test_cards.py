@@ -17,7 +17,6 @@ from mcp import Client
 
 from deskhand import audit
 from deskhand.app import Desk
-from deskhand.cli import editing
 from deskhand.clock import iso
 from deskhand.config import load
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
@@ -31,6 +30,7 @@ from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around
 from deskhand.servers.email import email_server
 from deskhand.store import Store, Transaction
+from deskhand.tasks import due
 from deskhand.web import times
 from tests.gate.site import HELLO, Clock, Interrupted, said
 from tests.gate.waiting import drafted, proposed
@@ -478,7 +478,11 @@ async def test_together_only_low_risk_is_approved_else_nothing(study: Study) -> 
         assert {card.risk.level for card in low} == {"low"}
         assert low[0].to[0].since == f"2 mails sent, last on {study.clock():%Y-%m-%d}"
         risky = await asked(desk, client)
-        assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == ("medium", False, "never written to")
+        assert (risky.risk.level, risky.to[0].known, risky.to[0].since) == (
+            "medium",
+            False,
+            "first email to this address",
+        )
 
         every = [(card.id, card.digest) for card in (*low, risky)]
         with pytest.raises(Denied) as refused:
@@ -752,7 +756,7 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
         assert (await said(client, "reply_email", thread_id=thread, message_id=odd, body="Yes.\n")).startswith("Rej")
         (card,) = (await desk.waiting.cards())[0]
         assert (card.kind, card.answers, card.to[0].known) == ("reply_email", odd, True)
-        assert card.to[0].since == "wrote the mail that this answers; never written to"
+        assert card.to[0].since == "replying to them; your first email to them"
         original = await desk.waiting.original(card)
         assert original is not None
         assert (original.sender, "tomorrow" in original.text) == ("Ann <ann@example.org>", True)
@@ -1046,7 +1050,7 @@ async def test_a_yes_that_came_to_nothing_is_among_what_waits_again(study: Study
 def test_tomorrow_morning_is_one_time_on_the_page_and_at_the_terminal() -> None:
     now = datetime(2026, 11, 16, 7, 30, tzinfo=UTC)
     for zone in ("Europe/Berlin", "America/New_York", "UTC"):
-        assert editing.moment("tomorrow", now, zone) == times.tomorrow_morning(now, zone)
+        assert due.read_later("tomorrow", now, zone) == times.tomorrow_morning(now, zone)
 
 
 @requirement("gate:content-bound")

@@ -63,7 +63,7 @@ async def test_one_yes_sends_one_mail_to_all_of_them(site: Site, desk: Desk, cli
     await desk.answers.approve_now(card.id, card.digest, "person")
     done = await call(client, **SEVERAL)
 
-    assert "sending to a***@example.org, b***@example.org." in waits
+    assert f"Waiting for the person (id {card.id}, since " in waits
     assert [each.address for each in card.everybody] == EVERYBODY
     assert [len(several) for several in (card.to, card.cc, card.bcc)] == [2, 1, 1]
     assert not any(each.known for each in card.everybody)
@@ -83,6 +83,15 @@ async def test_one_yes_sends_one_mail_to_all_of_them(site: Site, desk: Desk, cli
     said = json.dumps([entry.model_dump() for _, entry in entries])
     assert "d***@example.net" in said
     assert not any(address in said for address in EVERYBODY)
+
+
+async def test_a_no_to_several_is_told_with_no_address_in_full(desk: Desk, client: Client) -> None:
+    await call(client, **SEVERAL)
+    card = await only_card(desk)
+    await desk.answers.reject(card.id, card.digest, "too early", "person")
+    told = await call(client, **SEVERAL)
+    assert "sending to a***@example.org, b***@example.org." in told
+    assert "too early" in told
 
 
 async def test_a_mail_to_one_has_the_digest_and_the_row_that_it_always_had() -> None:
@@ -110,7 +119,7 @@ async def test_a_yes_to_some_is_none_to_others(site: Site, desk: Desk, client: C
     card = await only_card(desk)
     await desk.answers.approve_now(card.id, card.digest, "person")
 
-    assert "Rejected:" in await call(client, **SEVERAL | change)
+    assert "Waiting for the person" in await call(client, **SEVERAL | change)
     assert site.gmail.delivered == []
 
 
@@ -150,7 +159,7 @@ async def test_a_file_by_hand_releases_no_mail_to_several(site: Site, client: Cl
     for number, line in enumerate(("ann@example.org", "ann@example.org, bob@example.org")):
         site.write(f"{number}.md", to=line, cc="cy@example.com", bcc="dee@example.net")
 
-    assert "Rejected:" in await call(client, **SEVERAL)
+    assert "Waiting for the person" in await call(client, **SEVERAL)
     assert site.gmail.delivered == []
 
 
@@ -236,9 +245,9 @@ async def test_whom_the_thread_does_not_name_is_said(site: Site, desk: Desk) -> 
     card = await only_card(desk)
 
     assert [(each.known, each.since) for each in card.everybody] == [
-        (True, "wrote the mail that this answers; never written to"),
-        (False, "is named in the mail that this answers; never written to"),
-        (False, "never written to"),
+        (True, "replying to them; your first email to them"),
+        (False, "in this thread; your first email to them"),
+        (False, "first email to this address"),
     ]
     assert card.risk.level == "high"
     assert "The mail that it answers does not name eve@evil.example." in card.risk.reasons

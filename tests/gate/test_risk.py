@@ -118,6 +118,7 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
         ({"body": "\U0001f469\u200d\U0001f4bb ok"}, "low", []),
         ({"body": "pay\u200dpal"}, "high", ["1 invisible character"]),
         ({"everybody": ("ann@xn--mnchen-3ya.de",)}, "medium", ["reads as münchen.de"]),
+        ({"everybody": ("ann@xn--80ak6aa92e.com",)}, "high", ["only looks like apple.com"]),
         ({"everybody": ("ann@xn--pypal-4ve.com",)}, "high", ["letters of several alphabets"]),
         ({"everybody": ("ann@examp1e.com",)}, "high", ["looks like example.com"]),
         ({"everybody": ("ann@exarnple.com",)}, "high", ["looks like example.com"]),

@@ -64,7 +64,8 @@ async def quiet_page(
     page.on("request", lambda request: strangers.append(request.url) if not _is_own(request.url, address) else None)
     yield page
     await context.close()
-    assert [each for each in messages if not any(known in each for known in says)] == []
+    unexpected = [each for each in messages if not any(known in each for known in says)]
+    assert not unexpected, unexpected
     assert strangers == []
 
 

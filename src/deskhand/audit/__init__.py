@@ -20,7 +20,8 @@ from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
 from deskhand.log import mask_addresses
 from deskhand.store import Transaction
 
-Result = Literal["success", "rejected", "rate_limited", "error", "dev_mode"]
+Result = Literal["success", "waiting", "rejected", "rate_limited", "error", "dev_mode"]
+"""`waiting`: nobody has said yes or no yet. Lines of earlier versions call that `rejected`."""
 
 SUBJECT_LIMIT = 50
 

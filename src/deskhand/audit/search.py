@@ -21,6 +21,8 @@ class EntryFilter:
     result: str | None = None
     day: str | None = None
     text: str | None = None
+    request: str | None = None
+    """The id of a request: what was said and done about it."""
 
     def takes(self, entry: Entry) -> bool:
         if self.actor not in (None, index_name(entry.actor)):
@@ -28,6 +30,8 @@ class EntryFilter:
         if self.action not in (None, index_name(entry.action_type)):
             return False
         if self.result not in (None, entry.result) or self.day not in (None, entry.timestamp[:10]):
+            return False
+        if self.request not in (None, (entry.parameters or {}).get("action_id")):
             return False
         return self.text is None or self.text.casefold() in f"{entry.target}\n{entry.error or ''}".casefold()
 
@@ -105,7 +109,7 @@ def _spans(tx: Transaction, wanted: EntryFilter, top: int) -> list[tuple[int, in
 
 def _marks(wanted: EntryFilter) -> list[str]:
     """What the text of a wanted entry surely holds: most lines are passed over without being parsed."""
-    fields = {"actor": wanted.actor, "action_type": wanted.action, "result": wanted.result}
+    fields = {"actor": wanted.actor, "action_type": wanted.action, "result": wanted.result, "action_id": wanted.request}
     plain = {key: value for key, value in fields.items() if value and re.fullmatch(r"[a-zA-Z0-9_.-]+", value)}
     return [f'"{key}":"{value}' for key, value in plain.items()]
 

@@ -48,6 +48,8 @@ class Leaving(Protocol):
 def write_entry(vault: Path, logs: tuple[str, ...], entry: Entry) -> None:
     """Write the entry of the chain, redacted like there, to the log of its day."""
     line = redact_entry(entry).model_dump(exclude_none=True)
+    if entry.result == "waiting":
+        line["result"] = "rejected"  # the contract's word for what has no approval yet
     try:
         append(vault, (*logs, "actions"), f"{entry.timestamp[:10]}.json", line)
     except (OSError, DeskError) as failure:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.command import ask_secret, command, one_line, opened_desk, plain
+from deskhand.cli.command import ask_secret, command, flag, one_line, opened_desk, plain
+from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -26,9 +27,10 @@ def add_to(commands: Any) -> None:
         commands,
         "approve",
         _approve,
-        "say yes, at once and without a hold, to the text of this moment, or with --digest to that text only",
+        "say yes: on a terminal after you saw the mail, elsewhere or with --digest or --yes at once",
         json=True,
     )
+    flag(approve, "--yes", "do not ask")
     reject = command(commands, "reject", _reject, "say no", json=True)
     reject.add_argument("--reason", help="what the assistant is told")
     edit = command(commands, "edit", _edit, "change what would be sent, in your editor or by options", json=True)
@@ -75,27 +77,46 @@ def _show(options: argparse.Namespace) -> None:
             text = f"{text}\n## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"
         if request.home == "Drafts" and request.difference:
             text = f"{text}\n## What was changed\n\n{request.difference}\n"
-        return await desk.waiting.card(options.id), text
+        return await desk.waiting.card_as_answered(options.id), text
 
     card, text = _at_the_desk(work)
     if options.json:
         print(json.dumps(_fields(card) | {"text": text}))
         return
     print(plain(text))
-    for name, several in (("to", card.to), ("cc", card.cc), ("bcc", card.bcc)):
-        for each in several:
-            print(
-                one_line(f"{name}: {each.address}, {'known' if each.known else 'new'}: {each.since}"), file=sys.stderr
-            )
-    for line in (f"state: {card.state}", f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)):
+    for line in (f"state: {card.state}", *_describe_risk(card)):
         print(one_line(line), file=sys.stderr)
     print(f"digest: {card.digest}", *([one_line(f"note: {card.note}")] if card.note else []), sep="\n", file=sys.stderr)
 
 
 def _approve(options: argparse.Namespace) -> None:
-    _print(
-        _at_the_desk(lambda desk: desk.answers.approve_now(options.id, options.digest, "person", claim(desk))), options
-    )
+    digest = options.digest
+    if digest is None and not options.yes and sys.stdin.isatty():
+        digest = _ask_for_yes(options.id)
+    _print(_at_the_desk(lambda desk: desk.answers.approve_now(options.id, digest, "person", claim(desk))), options)
+
+
+def _ask_for_yes(request_id: str) -> str:
+    """The digest of what the person saw and said yes to, after the time in which they can think better of it."""
+    from deskhand.cli import editing
+
+    async def look(desk: "Desk") -> "tuple[Card, float]":
+        return await desk.waiting.card(request_id), desk.settings.hold_seconds
+
+    card, hold = _at_the_desk(look)
+    editing.show_letter(card)
+    for line in _describe_risk(card):
+        print(one_line(line), file=sys.stderr)
+    if not editing.confirm_card(card):
+        raise InvalidInput("nothing was approved", hint=f"`deskhand reject {request_id}` says no")
+    editing.count_down(hold)
+    return card.digest
+
+
+def _describe_risk(card: "Card") -> list[str]:
+    named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
+    people = [f"{name}: {each.address} ({each.since})" for name, several in named for each in several]
+    return [*people, f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)]
 
 
 def _reject(options: argparse.Namespace) -> None:
@@ -116,11 +137,11 @@ def _respond(options: argparse.Namespace) -> None:
 
 def _snooze(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "Card":
-        from deskhand.cli.editing import moment
+        from deskhand.tasks import due
 
         if options.until == "now":
             return await desk.answers.wake(options.id, "person", claim(desk))
-        until = moment(options.until, desk.now(), desk.settings.timezone)
+        until = due.read_later(options.until, desk.now(), desk.settings.timezone)
         return await desk.answers.snooze(options.id, until, "person", claim(desk))
 
     _print(_at_the_desk(work), options)

@@ -1,32 +1,26 @@
-"""A person changes a letter at the terminal: in their own editor, by options, and says until when to put it off."""
+"""A person changes a letter at the terminal: in their own editor, or by options."""
 
+import math
 import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
-
-from pydantic_core import PydanticCustomError
 
 from deskhand import environment
 from deskhand.cli.command import plain
-from deskhand.clock import MORNING
-from deskhand.errors import BadConfig, DeskError, FieldProblem, InvalidInput
+from deskhand.errors import BadConfig, DeskError, InvalidInput
 from deskhand.gate.answers import Letter
 from deskhand.gate.risk import read_html
 from deskhand.gate.waiting import Card
-from deskhand.tasks import due
 
 _LETTER = re.compile(
     r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL
 )
-_SPAN = re.compile(r"(\d{1,4})([mhdw])", re.ASCII)
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
 def letter(card: Card) -> Letter:
@@ -86,25 +80,31 @@ def _run_editor(command: list[str], file: Path, end: str) -> Letter:
 
 
 def confirm_text(card: Card) -> bool:
-    print(plain(f"{_heading(letter(card))}{card.body}"), file=sys.stderr)
-    if seen := read_html(card.body, as_text=card.as_text):
-        print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
+    show_letter(card)
     print("send exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().casefold() in ("y", "yes")
 
 
-def moment(text: str, now: datetime, zone: str) -> datetime:
-    """`2h`, `tomorrow` (in the morning), or an ISO time; without an offset in the desk's own zone."""
-    if span := _SPAN.fullmatch(text):
-        return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
-    words = f"{text} {MORNING:%H:%M}" if re.fullmatch(r"[a-z]+", text, re.IGNORECASE) else text
-    try:
-        return datetime.fromisoformat(due.resolve(due.check_due(words), now, ZoneInfo(zone)))
-    except (PydanticCustomError, ValueError, OverflowError):
-        pass
-    try:
-        given = datetime.fromisoformat(text)
-    except ValueError:
-        problem = FieldProblem("until", "is no time", text[:60], "write 30m, 2h, 3d, tomorrow or 2026-12-24T09:00")
-        raise InvalidInput("that is no time to put it off until", fields=[problem]) from None
-    return given.replace(tzinfo=ZoneInfo(zone)).astimezone(UTC)
+def confirm_card(card: Card) -> bool:
+    """Whether the person says yes; at high risk with the whole word, or the digest's beginning."""
+    if card.risk.level != "high":
+        print("Approve exactly this? [y/N] ", end="", file=sys.stderr, flush=True)
+        return sys.stdin.readline().strip().casefold() in ("y", "yes")
+    print(f"High risk. Type yes, or the digest {card.digest[:8]}, to approve it: ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().casefold() in ("yes", card.digest[:8], card.digest)
+
+
+def count_down(seconds: float) -> None:
+    """Let a yes rest: whoever presses Ctrl-C meanwhile has approved nothing."""
+    until = time.monotonic() + seconds
+    while (left := until - time.monotonic()) > 0:
+        print(f"\rIt counts in {math.ceil(left)} s; Ctrl-C takes it back. ", end="", file=sys.stderr, flush=True)
+        time.sleep(min(left, 1))
+    if seconds:
+        print(file=sys.stderr)
+
+
+def show_letter(card: Card) -> None:
+    print(plain(f"{_heading(letter(card))}{card.body}"), file=sys.stderr)
+    if seen := read_html(card.body, as_text=card.as_text):
+        print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.command import at_desk, command, end_progress, group, one_line, show_progress, tell
+from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, show_progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deskhand.app import Desk
-    from deskhand.mail import MailSummary
+    from deskhand.mail import FullMessage, MailSummary
     from deskhand.mail.importing import ImportedMail, Source
 
 BATCH_BYTES = 8_000_000
@@ -28,23 +28,29 @@ def add_to(commands: Any) -> None:
     mail = group(commands, "mail", "look into the mailbox, or bring mail into the local one")
     taken = command(mail, "import", _import, "take a Maildir, an mbox or .eml files into the local mailbox", json=True)
     taken.add_argument("--account", help="into this local account (default: the default account)")
-    taken.add_argument("path", type=Path, help="a Maildir, an mbox, an .eml file, or a folder with any of them")
+    taken.add_argument(
+        "path", type=Path, nargs="+", help="a Maildir, an mbox, an .eml file, or a folder with any of them"
+    )
+    listing = command(mail, "list", _list, "list the newest mails of the inbox", json=True)
+    reading = command(mail, "read", _read, "show one mail as plain text; it stays unread", json=True)
+    reading.add_argument("id", help="the mail's id, as `deskhand mail list` shows it")
     search = command(mail, "search", _search, "find mails, in Gmail's search syntax", json=True)
     search.add_argument("query", nargs="?", default="", help="such as 'from:alice is:unread' (default: everything)")
-    search.add_argument("--account", help="in this account alone (default: in all)")
-    search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+    for each in (listing, search):
+        each.add_argument("--account", help="in this account alone (default: in all)")
+        each.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
     login.add_to(mail)
 
 
 def _import(options: argparse.Namespace) -> None:
-    seen, new, left_out = at_desk(partial(_import_all, path=options.path, account=options.account))
+    seen, new, left_out = at_desk(partial(_import_all, paths=options.path, account=options.account))
     for file, why in left_out:
         print(f"left out: {file}: {why}", file=sys.stderr)
     facts = {"imported": new, "already_there": seen - new, "left_out": len(left_out)}
     tell(options, facts, f"{new:,} mails imported, {seen - new:,} were already there")
 
 
-async def _import_all(desk: "Desk", path: Path, account: str | None) -> tuple[int, int, list[tuple[Path, str]]]:
+async def _import_all(desk: "Desk", paths: list[Path], account: str | None) -> tuple[int, int, list[tuple[Path, str]]]:
     from deskhand.errors import InvalidInput
     from deskhand.mail.importing import sources
     from deskhand.mail.local import LocalMailbox
@@ -53,7 +59,12 @@ async def _import_all(desk: "Desk", path: Path, account: str | None) -> tuple[in
     mailbox = desk.account_mailbox(into.name)
     if not isinstance(mailbox, LocalMailbox):
         raise InvalidInput(f"mail cannot be imported into the {into.kind} mailbox", hint="DESKHAND_MAIL=local")
-    found, left_out = sources(path)
+    found: list[Source] = []
+    left_out: list[tuple[Path, str]] = []
+    for path in paths:  # all are looked at before the first is taken in
+        there, not_there = sources(path)
+        found += there
+        left_out += not_there
     total = sum(source.size for source in found)
     done = 0
     seen = 0
@@ -81,6 +92,30 @@ def _batches(found: "list[Source]") -> "Iterator[list[ImportedMail]]":
             size = 0
     if batch:
         yield batch
+
+
+def _list(options: argparse.Namespace) -> None:
+    options.query = "in:inbox"
+    _search(options)
+
+
+def _read(options: argparse.Namespace) -> None:
+    async def get(desk: "Desk") -> "FullMessage":
+        return await desk.mailbox.get(options.id)
+
+    mail = at_desk(get)
+    if options.json:
+        print(json.dumps(asdict(mail), default=str))
+        return
+    head = {"From": mail.summary.sender, "To": mail.summary.to, "Cc": mail.cc, "Subject": mail.summary.subject}
+    for name, value in head.items():
+        if value:
+            print(one_line(f"{name}: {value}"))
+    for each in mail.attachments:
+        print(one_line(f"Attachment: {each.name} ({each.content_type}, {each.size:,} bytes)"))
+    for warning in mail.warnings:
+        print(one_line(f"Careful: {warning}"), file=sys.stderr)
+    print(plain(f"\n{mail.body}"))
 
 
 def _search(options: argparse.Namespace) -> None:

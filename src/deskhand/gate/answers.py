@@ -22,10 +22,13 @@ from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
 from deskhand.gate.proofs import Answer, Claim, Policy, Signed, Word, approve, give
 from deskhand.gate.requests import ANSWERABLE, Request, file_name
+from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.waiting import Card, Waiting
 from deskhand.store import Store, Transaction
 
 RESPONSE = "do it this way: "
+LAST_CALL = timedelta(hours=1)
+"""So long before it expires a card that was put off comes back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +69,13 @@ class Answers:
         permitting: Permitting,
     ) -> None:
         self._permitting = permitting
-        self._settings = settings
         self._store = store
         self._waiting = waiting
         self._door = door
         self._policy = door.policy
         self._claims = Claims(store, door.policy, now)
         self._go_on = go_on
+        self._hold_time = timedelta(seconds=settings.hold_seconds)
         self._now = now
 
     async def approve(self, request_id: str, digest: str, by: str, proof: Claim = "page") -> Card:
@@ -102,7 +105,8 @@ class Answers:
             word: Word = "held" if request.is_early(now) else "approved"
             answer = await self._answer(word, by, proof, request)
             await self._demand_sendable(request)
-            await self._write(request, lambda tx: approve(tx, request, answer, now, due=now))
+            seen = await self._waiting.assess(request)
+            await self._write(request, lambda tx: approve(tx, request, answer, now, due=now, assessed=seen))
         return await self._waiting.card(request_id)
 
     async def edit(self, request_id: str, digest: str, letter: Letter, by: str, proof: Claim = "page") -> Card:
@@ -150,13 +154,15 @@ class Answers:
         return await self._waiting.card(request_id)
 
     async def snooze(self, request_id: str, until: datetime, by: str, proof: Claim = "page") -> Card:
-        """Out of sight until then; it expires all the same."""
+        """Out of sight until then; it expires all the same, so it comes back in time before that."""
         request = await self._open(request_id, None)
         _demand_unheld(request)
         now = self._now()
         if until <= now:
             problem = FieldProblem("until", "is not in the future", clock.iso(until))
             raise InvalidInput("a card can be put off only until later", fields=[problem])
+        if request.expires is not None:
+            until = min(until, max(request.expires - LAST_CALL, now + (request.expires - now) / 2))
         answer = await self._answer("snoozed", by, proof, request)
         await self._write(request, lambda tx: give(tx, request, answer, request.state, now, snoozed=until))
         return await self._waiting.card(request_id)
@@ -181,6 +187,21 @@ class Answers:
         if isinstance(undone, Conflict):
             raise _too_late(await self._waiting.find(request_id))
         return await self._waiting.card(request_id)
+
+    async def last(self) -> LastAnswer | None:
+        """The person's last answer, where it can still be taken back."""
+        return await self._store.read(find_last, self._now(), self._hold_time)
+
+    async def undo_last(self, at: int, by: str, proof: Claim = "page") -> list[Card]:
+        """Take the last answer back, which was given at that moment: a yes, a no, other words, a snooze, a batch."""
+        last = await self.last()
+        if last is None or clock.to_ms(last.at) != at:
+            raise Denied("it is too late to undo that", reason="left", hint="nothing was changed")
+        answer = await self._answer("undone", by, proof, *last.requests)
+        now = self._now()
+        for request in await self._store.write(take_back, last, answer, now):
+            await self._door.follow(request)
+        return [await self._waiting.card(request.id) for request in last.requests]
 
     async def permit(self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page") -> Permission:
         """From now on others like this one leave without a question, so often and until then."""
@@ -233,13 +254,15 @@ class Answers:
     async def _hold(self, requests: Sequence[Request], by: str, proof: Claim) -> None:
         answer = await self._answer("held", by, proof, *requests, signed="approved")
         now = self._now()
-        until = now + timedelta(seconds=self._settings.hold_seconds)
+        until = now + self._hold_time
+        seen: dict[str, str] = {}
         for request in requests:
             await self._demand_sendable(request)
+            seen[request.id] = await self._waiting.assess(request)
 
         def work(tx: Transaction) -> list[Request]:
             fresh = [request for request in requests if request.state != "held"]
-            held = [approve(tx, request, answer, now, due=until) for request in fresh]
+            held = [approve(tx, each, answer, now, due=until, assessed=seen[each.id]) for each in fresh]
             for request in held:
                 if isinstance(request, Conflict):
                     raise Changed("it changed in this moment", hint="look at it again; nothing was decided")
@@ -259,6 +282,7 @@ class Answers:
     async def _reject(self, request: Request, answer: Answer, **changes: Any) -> Request:
         now = self._now()
         no = {"decided_by": answer.by, "decided": now, "proof": answer.proof, "due": None, "snoozed": None}
+        no["assessed"] = await self._waiting.assess(request)
         return await self._write(request, lambda tx: give(tx, request, answer, "rejected", now, **no | changes))
 
     async def _revise(self, request: Request, action: Action, answer: Answer) -> None:

@@ -4,7 +4,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import datetime
 
-from deskhand.clock import iso
+from deskhand.clock import from_ms, iso, to_ms
 from deskhand.errors import UnderWay
 from deskhand.gate import askers, ledger
 from deskhand.gate.actions import Action
@@ -38,17 +38,18 @@ class Asking:
         path = await self._door.ensure_waiting(request)
         where = (
             f"Only the person decides, so write and move no file for it. The request waits in {path};"
-            f" {self._door.how}, the same call sends it."
+            f" {self._door.how}, the same call {_released(request)}."
         )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
+        waits = _describe_wait(request)
         if request.revision > 1:
             said = f"The approval file was edited, so it released nothing. {where}"
-            return NotApproved("changed", path, said, request.id)
+            return NotApproved("changed", path, said, request.id, waiting_note=waits)
         if known is not None and known.state == "expired" and known.expires is not None:
             said = f"The request of {iso(known.created)} expired on {iso(known.expires)}."
-            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh)
-        return NotApproved("waiting", path, where, request.id, request is fresh)
+            return NotApproved("expired", path, f"{said} {where}", request.id, request is fresh, waits)
+        return NotApproved("waiting", path, where, request.id, request is fresh, waits)
 
     async def _insert(self, request: Request) -> Request:
         if await self._store.write(ledger.insert, request):
@@ -59,13 +60,21 @@ class Asking:
         return theirs
 
 
+def _describe_wait(request: Request) -> str:
+    def kept(at: datetime) -> str:
+        return iso(from_ms(to_ms(at)))  # as the row has it, and whoever asks for it later hears it
+
+    until = f", expires {kept(request.expires)}" if request.expires else ""
+    return f"Waiting for the person (id {request.id}, since {kept(request.created)}{until}); do not send again."
+
+
 def open_request(
     action: Action, by: str, answered: FullMessage | None, now: datetime, before: Request | None = None
 ) -> Request:
     """A request of a tool, as it begins; `before` is what became of the same mail."""
     note = None
     if before is not None and before.state == "sent":
-        note = describe_earlier_send(before.id, before.left)
+        note = describe_earlier_send(before.id, before.left, before.action.noun)
     name = uuid.uuid4().hex[:16]
     sender = None
     participants: tuple[str, ...] = ()
@@ -94,6 +103,12 @@ def open_request(
         warnings=warnings,
         note=note,
     )
+
+
+def _released(request: Request) -> str:
+    if request.action.noun == "call":
+        return "gives its result"
+    return "sends it"
 
 
 def participants_of(mail: FullMessage) -> tuple[str, ...]:

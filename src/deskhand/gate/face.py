@@ -26,6 +26,20 @@ class Face(BaseModel):
     free: ClassVar[frozenset[str]] = frozenset()
     """Fields in which these may differ."""
 
+    noun: ClassVar[str] = "mail"
+    done: ClassVar[str] = "been sent"
+    again: ClassVar[str] = "send"
+    where_to_look: ClassVar[str] = "Look into your Sent folder."
+    unknown: ClassVar[str] = "the mail may or may not have been sent, and it is not sent again by itself"
+    """How it is spoken of where nobody knows whether it was done."""
+    is_told_again: ClassVar[bool] = True
+    """Whether the same call soon afterwards is taken for the one whose answer was lost."""
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What it says, name by name; empty where its body says it all."""
+        return ()
+
     @cached_property
     def digest(self) -> str:
         return sha256(json.dumps(self.digested(), sort_keys=True, separators=(",", ":")).encode()).hexdigest()

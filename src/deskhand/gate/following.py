@@ -215,7 +215,7 @@ def marks_of(request: Request) -> dict[str, Any]:
         case "expired" | "withdrawn":
             return {"status": request.state} | tries
         case "waiting" if request.origin == "draft":
-            return {"status": "pending_approval"}
+            return {"status": "pending_approval", "rejected_reason": None}
         case "rejected" if request.origin == "draft" and request.note:
             return {"status": "rejected", "rejected_reason": request.note} | tries
         case "rejected" if request.origin == "draft":

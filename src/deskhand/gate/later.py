@@ -26,9 +26,8 @@ async def postpone(store: Store, request: Request, outcome: Departure, now: date
             note = "You approved it; DEV_MODE is on, so it was logged and not sent."
             changes = {"resting": "dev_mode", "note": note}
         case Limited(limits, wait):
-            minutes = max(1, round(wait.total_seconds() / 60))
-            sent = f"{limits.most} mails have left in this window"
-            changes = {"note": f"You approved it; {sent}, the next one can in {minutes} minutes."}
+            note = f"You approved it; {limits.most} mails have left in this window."
+            changes = {"resting": "rate", "note": note}
             due = now + wait
         case _:
             return

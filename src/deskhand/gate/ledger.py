@@ -57,17 +57,24 @@ def find_asked(tx: Transaction, digest: str) -> Request | None:
 
 
 def page(
-    tx: Transaction, after: tuple[int, str], limit: int, now: datetime, *, snoozed: bool | None = None
+    tx: Transaction, after: tuple[int, int, str], limit: int, now: datetime, *, snoozed: bool | None = None
 ) -> list[Request]:
-    """The oldest open requests behind a place: all, those that are put off, or those that are not."""
+    """The open requests behind a place, urgent ones and then the oldest first: all, those put off, or the others."""
     sleeping = {None: "", True: " AND snoozed > ?", False: " AND COALESCE(snoozed, 0) <= ?"}[snoozed]
     values = [clock.to_ms(now)] if sleeping else []
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE state IN ({_marks(OPEN)}) AND (created, id) > (?, ?){sleeping}"
-        " ORDER BY created, id LIMIT ?",
+        f"SELECT {_COLUMNS} FROM requests WHERE state IN ({_marks(OPEN)})"
+        f" AND (1 - urgent, created, id) > (?, ?, ?){sleeping}"
+        " ORDER BY 1 - urgent, created, id LIMIT ?",
         *(*OPEN, *after, *values, limit),
     )
     return [_request(row) for row in rows]
+
+
+def list_askers(tx: Transaction) -> list[str]:
+    """Who asked for what is open."""
+    sql = f"SELECT DISTINCT asked_by FROM requests WHERE state IN ({_marks(OPEN)}) AND asked_by IS NOT NULL ORDER BY 1"
+    return [name for (name,) in tx.all(sql, *OPEN)]
 
 
 def waiting_ids(tx: Transaction, now: datetime) -> list[tuple[str, State, bool]]:
@@ -104,10 +111,10 @@ def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
 
 
 def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
-    """Drafts that were answered, and the note of the mail does not say so yet."""
+    """Drafts that were answered, or whose no was taken back, and the note of the mail does not say so yet."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE origin = 'draft' AND settled = 0"
-        " AND state IN ('sent', 'rejected') ORDER BY created LIMIT ?",
+        f"SELECT {_COLUMNS} FROM requests WHERE origin = 'draft' AND (settled = 0 AND state IN ('sent', 'rejected')"
+        " OR settled = 1 AND state = 'waiting') ORDER BY created LIMIT ?",
         limit,
     )
     return [_request(row) for row in rows]
@@ -236,8 +243,8 @@ def remember_place(tx: Transaction, request_id: str, folder: Folder, file: str) 
     tx.execute("UPDATE requests SET folder = ?, file = ? WHERE id = ?", folder, file, request_id)
 
 
-def mark_settled(tx: Transaction, request_id: str) -> None:
-    tx.execute("UPDATE requests SET settled = 1 WHERE id = ?", request_id)
+def mark_settled(tx: Transaction, request: Request) -> None:
+    tx.execute("UPDATE requests SET settled = ? WHERE id = ?", int(request.state != "waiting"), request.id)
 
 
 def take_due(tx: Transaction, now: datetime, turn: timedelta, untried_since: datetime | None = None) -> Request | None:

@@ -56,6 +56,8 @@ class NotApproved:
     waits: str | None = None
     """The id of the request that waits for the person's answer."""
     is_new: bool = False
+    waiting_note: str | None = None
+    """That it waits, since when and until when, for an assistant."""
 
 
 Outcome = Departure | NotApproved

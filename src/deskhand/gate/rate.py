@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from deskhand.config import Settings
+
 
 @dataclass(frozen=True, slots=True)
 class Allow:
@@ -19,6 +21,10 @@ class Wait:
 class Limits:
     most: int
     window: timedelta
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(settings.max_sends, timedelta(seconds=settings.window_seconds))
 
 
 def judge(*, sent: Sequence[datetime], now: datetime, limits: Limits) -> Allow | Wait:

@@ -1,10 +1,11 @@
-"""Whom this desk knows: counted in the ledger, never claimed by anybody."""
+"""Whom this desk knows: counted in the ledger and in the mailbox's own Sent folder, never claimed by anybody."""
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from deskhand.gate import ledger
+from deskhand.gate import ledger, risk
+from deskhand.gate.meeting import Met, find_met, find_written_to
 from deskhand.store import Transaction
 
 _MOST_DOMAINS = 2000
@@ -14,9 +15,9 @@ _MOST_DOMAINS = 2000
 class Recipient:
     address: str
     known: bool
-    """Whether this desk has written to the address before, or it is the sender of a mail that is answered."""
+    """Whether the person has written to the address before, or it is the sender of a mail that is answered."""
     since: str
-    """One phrase for the badge: "3 mails sent, last on 2026-11-02" or "never written to"."""
+    """One phrase for the badge: "3 mails sent, last on 2026-11-02" or "first email to this address"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,10 @@ class Acquaintance:
     sent: dict[str, tuple[int, datetime]]
     """How many mails left for an address, and when the last one did."""
     domains: frozenset[str]
+    met: Mapping[str, Met] = field(default_factory=dict)
+    """What the mailbox has of an address."""
+    written: frozenset[str] = frozenset()
+    """Everybody whom the person has written to."""
 
     def recipient(self, address: str, sender: str | None, participants: Collection[str] = ()) -> Recipient:
         """`sender` wrote the mail that is answered, and `participants` are all whom it names."""
@@ -31,16 +36,27 @@ class Acquaintance:
             count, last = found
             plural = "s" if count > 1 else ""
             return Recipient(address, True, f"{count} mail{plural} sent, last on {last:%Y-%m-%d}")
+        met = self.met.get(address.casefold())
+        if met and met.sent and met.last_sent:
+            return Recipient(address, True, f"you wrote to them before, last on {met.last_sent:%Y-%m-%d}")
         if sender is not None and sender.casefold() == address.casefold():
-            return Recipient(address, True, "wrote the mail that this answers; never written to")
+            return Recipient(address, True, "replying to them; your first email to them")
+        return Recipient(address, False, self._describe_new(address, participants))
+
+    def _describe_new(self, address: str, participants: Collection[str]) -> str:
+        if twin := next((each for each in sorted(self.written) if risk.is_alike(address, each)), None):
+            return f"first email to this address; it looks like {twin}, whom you know"
         if address.casefold() in participants:
-            return Recipient(address, False, "is named in the mail that this answers; never written to")
-        return Recipient(address, False, "never written to")
+            return "in this thread; your first email to them"
+        met = self.met.get(address.casefold())
+        if met and met.last_heard:
+            return f"wrote to you before, on {met.last_heard:%Y-%m-%d}; your first email to them"
+        return "first email to this address"
 
 
 def find(tx: Transaction, addresses: Iterable[str]) -> Acquaintance:
-    """Two queries, however many the addresses are."""
+    """A few queries, however many the addresses are."""
     folded = sorted({address.casefold() for address in addresses})
-    written = ledger.addresses_written_to(tx, _MOST_DOMAINS)
+    written = {*ledger.addresses_written_to(tx, _MOST_DOMAINS), *find_written_to(tx, _MOST_DOMAINS)}
     domains = frozenset(address.rpartition("@")[2] for address in written)
-    return Acquaintance(ledger.mails_sent_to(tx, folded), domains)
+    return Acquaintance(ledger.mails_sent_to(tx, folded), domains, find_met(tx, folded), frozenset(written))

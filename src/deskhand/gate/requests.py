@@ -28,8 +28,8 @@ Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
 Proof = Literal["vault", "page", "terminal", "hand-written", "password", "passkey", "permission"]
 """Why an answer counts as the person's: how it came in, that a password or a signature was given for this one, or that
 a permission covers it."""
-Resting = Literal["dev_mode", "unconfirmed"]
-"""Why nobody goes on with it by itself: DEV_MODE is on, or a file in Approved/ is no yes until it is confirmed."""
+Resting = Literal["dev_mode", "unconfirmed", "rate"]
+"""Why it rests: DEV_MODE is on, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 
 OPEN: tuple[State, ...] = ("waiting", "held", "approved", "sending", "unknown")
 ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")
@@ -108,6 +108,8 @@ class Request:
     """The desk sent it by itself, and whoever proposed it does not know yet."""
     settled: bool = False
     """The note of the mail it answers says what became of it."""
+    assessed: str | None = None
+    """What the card said when the person answered it; `waiting` reads it."""
 
     @property
     def home(self) -> Folder:
@@ -159,16 +161,19 @@ def is_draft_id(text: object) -> bool:
     return 0 < len(rest) <= 64 and rest.isascii() and rest.replace("-", "").replace("_", "").isalnum()
 
 
-def describe_earlier_send(request_id: str, at: datetime) -> str:
-    return f"Exactly this mail was sent before, on {iso(at)} (request {request_id})."
+def describe_earlier_send(request_id: str, at: datetime, noun: str = "mail") -> str:
+    done = "sent" if noun == "mail" else "made"
+    return f"Exactly this {noun} was {done} before, on {iso(at)} (request {request_id})."
 
 
 def file_name(request_id: str, kind: str, revision: int) -> str:
     """What a sealed request is called in the vault."""
-    word = kind.removesuffix("_email")
+    name = f"email-{kind.removesuffix('_email')}-{request_id}"
+    if kind == "call_tool":
+        name = f"call-{request_id}"
     if revision == 1:
-        return f"email-{word}-{request_id}.md"
-    return f"email-{word}-{request_id}-{revision}.md"
+        return f"{name}.md"
+    return f"{name}-{revision}.md"
 
 
 def draft_file_name(draft_id: str) -> str:

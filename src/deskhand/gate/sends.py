@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import clock
-from deskhand.gate.actions import Action
+from deskhand.gate.actions import Action, read_action
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.ledger import AHEAD, Conflict, change
 from deskhand.gate.rate import Allow, Limits, Wait, judge
@@ -18,6 +18,20 @@ def allow(tx: Transaction, action: Action, *, now: datetime, limits: Limits) -> 
     if not action.counted:
         return Allow()
     return judge(sent=sent_since(tx, now - limits.window, action.account), now=now, limits=limits)
+
+
+def wake_limited(tx: Transaction, now: datetime, limits: Limits) -> None:
+    """As many of what waits for the limit as may leave are tried now: it may have been raised since."""
+    free: dict[str, int] = {}
+    rows = tx.all("SELECT id, action FROM requests WHERE resting = 'rate' AND state = 'approved' ORDER BY decided, id")
+    for name, text in rows:
+        account = read_action(text).account
+        if account not in free:
+            free[account] = limits.most - len(sent_since(tx, now - limits.window, account))
+        if free[account] > 0:
+            sql = "UPDATE requests SET due = ?, resting = NULL, note = NULL WHERE id = ?"
+            tx.execute(sql, clock.to_ms(now), name)
+        free[account] -= 1
 
 
 def sent_since(tx: Transaction, since: datetime, account: str) -> list[datetime]:

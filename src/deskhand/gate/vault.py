@@ -139,6 +139,8 @@ class VaultDoor(DraftReader):
             return _see_missing(request)
         match found.folder:
             case "Rejected":
+                if request.state != "rejected" and request.folder == "Rejected":
+                    return Misplaced()  # a no that was taken back on the page
                 return None if request.state == "rejected" else No(found)
             case "Approved":
                 return self._see_approved(request, found)

@@ -4,16 +4,19 @@ A card is made from the action itself, never from an assistant's words about it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
+
+from pydantic import TypeAdapter
 
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
 from deskhand.gate import enclosures, ledger, recipients
 from deskhand.gate.actions import addresses_of
 from deskhand.gate.askers import describe_asker
+from deskhand.gate.card_filter import EVERY, CardFilter
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import OPEN, Request, State, describe_earlier_send
@@ -21,9 +24,11 @@ from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "draft"]
+Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
+_AT_ONCE = 200
+"""Cards that are made at once where some of them are looked for."""
 _FURTHEST = 18
 """Digits of a time in a cursor."""
 
@@ -57,6 +62,8 @@ class Card:
     bcc: tuple[Recipient, ...]
     subject: str
     body: str
+    rows: tuple[tuple[str, str], ...]
+    """The arguments of a call, each by its path."""
     attachments: tuple[Enclosure, ...]
     send_at: datetime | None
     as_text: bool
@@ -75,13 +82,44 @@ class Card:
     created: datetime
     expires: datetime | None
     until: datetime | None
-    """When its hold or its snooze ends."""
+    """When its hold or its snooze ends, or the rate limit lets it leave."""
     note: str | None
+    urgent: bool = False
+    fault: str | None = None
+    """Why it cannot be sent as it stands."""
+    answered: datetime | None = None
+    """When the person answered it; what is said about its risk and its recipients is of that moment then."""
+    left: datetime | None = None
+    """When it was sent."""
+    message_id: str | None = None
+    """What the mailbox calls the mail that left."""
+    words: str | None = None
+    """How the person wants it done instead."""
     decided_by: str | None = None
 
     @property
     def everybody(self) -> tuple[Recipient, ...]:
         return (*self.to, *self.cc, *self.bcc)
+
+    @property
+    def cursor(self) -> str:
+        """Its place in the list."""
+        return _cursor(self.urgent, self.created, self.id)
+
+
+Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]
+"""Whom it goes to, who gets a copy, and who a blind one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a card said when the person answered it."""
+
+    risk: Risk
+    named: Named
+
+
+_ASSESSMENT = TypeAdapter(Assessment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +152,7 @@ class Waiting:
     async def requests(
         self, *, limit: int = 50, after: str | None = None, snoozed: bool | None = None
     ) -> tuple[list[Request], str | None]:
-        """A page of what waits or is under way, the oldest first, and the cursor of the next page."""
+        """A page of what waits or is under way, the urgent and then the oldest first, and the cursor of the next."""
         place = _place(after)
         await self._notice()
         now = self._now()
@@ -122,20 +160,62 @@ class Waiting:
         more = None
         if len(rows) > limit:
             last = rows[limit - 1]
-            more = f"{clock.to_ms(last.created)}-{last.id}"
+            more = _cursor(last.urgent, last.created, last.id)
         heard = [await self._refresh(row) for row in rows[:limit]]
         return [request for request in heard if request.state in OPEN], more
 
     async def cards(
-        self, *, limit: int = 50, after: str | None = None, snoozed: bool = False
+        self, *, limit: int = 50, after: str | None = None, snoozed: bool = False, wanted: CardFilter = EVERY
     ) -> tuple[list[Card], str | None]:
-        found, more = await self.requests(limit=limit, after=after, snoozed=snoozed)
-        return await self._cards_of(found), more
+        """A page of the cards that are wanted, and the cursor of the next page."""
+        found: list[Card] = []
+        async for cards, more in self._pages(limit, after, snoozed=snoozed):
+            found += [card for card in cards if wanted.takes(card)]
+            if len(found) > limit:
+                return found[:limit], found[limit - 1].cursor
+            if len(found) == limit or more is None:
+                break
+        return found, more
+
+    async def following(self, card: Card, *, snoozed: bool, wanted: CardFilter = EVERY) -> Card | None:
+        """The card that the person answers after this one: the next that waits, else the first that does."""
+        for start in (card.cursor, None):
+            async for cards, _ in self._pages(5, start, snoozed=snoozed):  # most often it is the very next
+                for each in cards:
+                    if each.id != card.id and each.state in ("waiting", "unknown", "snoozed") and wanted.takes(each):
+                        return each
+        return None
+
+    async def _pages(
+        self, limit: int, after: str | None, *, snoozed: bool
+    ) -> AsyncIterator[tuple[list[Card], str | None]]:
+        more = after
+        while True:
+            found, more = await self.requests(limit=limit, after=more, snoozed=snoozed)
+            yield await self._cards_of(found), more
+            if more is None:
+                return
+            limit = max(limit, _AT_ONCE)
+
+    async def assess(self, request: Request) -> str:
+        """What the card says in this moment, to be kept with the answer."""
+        (card,) = await self._cards_of([request])
+        return _ASSESSMENT.dump_json(Assessment(card.risk, (card.to, card.cc, card.bcc))).decode()
 
     async def card(self, request_id: str) -> Card:
         """The card of one request, whatever became of it."""
         (card,) = await self._cards_of([await self.find(request_id)])
         return card
+
+    async def card_as_answered(self, request_id: str) -> Card:
+        """The same with what was known when the person answered; what a yes rests on is `card`, which knows more."""
+        request = await self.find(request_id)
+        (card,) = await self._cards_of([request])
+        if request.assessed is None or request.state in ("waiting", "unknown"):
+            return card
+        kept = _ASSESSMENT.validate_json(request.assessed)
+        to, cc, bcc = kept.named
+        return replace(card, risk=kept.risk, to=to, cc=cc, bcc=bcc)
 
     async def counts(self) -> Counts:
         found = await self._store.read(ledger.waiting_ids, self._now())
@@ -212,10 +292,6 @@ def _describe_unseen(mail: FullMessage) -> list[str]:
     return [f"its {name} holds {each}" for name, text in parts.items() for each in unseen.describe(text)]
 
 
-Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]
-"""Whom it goes to, who gets a copy, and who a blind one."""
-
-
 def name_recipients(request: Request, known: Acquaintance) -> Named:
     def read(line: str) -> tuple[Recipient, ...]:
         return tuple(known.recipient(each, request.sender, request.participants) for each in addresses_of(line))
@@ -239,6 +315,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         bcc=named[2],
         subject=mail.subject,
         body=mail.body,
+        rows=mail.rows,
         attachments=mail.attachments,
         send_at=mail.send_at,
         as_text=mail.as_text,
@@ -252,6 +329,12 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         expires=request.expires,
         until=until,
         note=request.note,
+        urgent=request.urgent,
+        fault=request.fault,
+        answered=None if state in ("waiting", "snoozed", "unknown") else request.decided,
+        left=request.left if state == "sent" else None,
+        message_id=request.message_id,
+        words=request.words,
         decided_by=request.decided_by,
     )
 
@@ -264,7 +347,7 @@ def _risk(request: Request, named: Named, known: Acquaintance, sent: tuple[str, 
         participants=request.participants,
         domains=known.domains,
         warnings=request.warnings,
-        sent_before=describe_earlier_send(*sent) if sent else None,
+        sent_before=describe_earlier_send(*sent, request.action.noun) if sent else None,
     )
     if request.fault is None:
         return found
@@ -277,15 +360,22 @@ def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | No
         return "held", request.due
     if request.snoozed is not None and request.snoozed > now and request.state in ("waiting", "unknown"):
         return "snoozed", request.snoozed
+    if request.state == "approved" and request.resting == "rate":
+        return request.state, request.due
     return request.state, None
 
 
-def _place(cursor: str | None) -> tuple[int, str]:
+def _cursor(urgent: bool, created: datetime, name: str) -> str:
+    return f"{'u' if urgent else 'o'}{clock.to_ms(created)}-{name}"
+
+
+def _place(cursor: str | None) -> tuple[int, int, str]:
     if cursor is None:
-        return (0, "")
-    created, dash, name = cursor.partition("-")
+        return (0, 0, "")
+    kind = cursor[:1]
+    created, dash, name = cursor[1:].partition("-")
     is_time = created.isdecimal() and created.isascii() and len(created) <= _FURTHEST
-    if not dash or not is_time or not name.isascii() or not name.isprintable():
+    if kind not in ("u", "o") or not dash or not is_time or not name.isascii() or not name.isprintable():
         problem = FieldProblem("cursor", "is not a cursor of this list", cursor[:60], "Ask without a cursor")
         raise InvalidInput("this cursor does not continue this list", fields=[problem])
-    return int(created), name
+    return int(kind == "o"), int(created), name

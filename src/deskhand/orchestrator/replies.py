@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
-from deskhand.gate import DevMode, later, ledger
+from deskhand.gate import DevMode, later, ledger, sends
 from deskhand.gate.actions import SendEmail, complete
+from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
 from deskhand.gate.signatures import sign
 from deskhand.orchestrator import files, steps
@@ -30,6 +31,7 @@ async def look_around(desk: Desk) -> None:
     await desk.store.write(_pull_back, desk.now())
     if not desk.settings.dev_mode:
         await desk.store.write(ledger.wake_rested, desk.now())
+        await desk.store.write(sends.wake_limited, desk.now(), limits_of(desk.settings))
     await desk.door.hear_all()
     await desk.door.follow_all()
     await settle_all(desk)
@@ -118,7 +120,7 @@ async def _settle(desk: Desk, request: Request) -> None:
     def remember(tx: Transaction) -> None:
         if step is not None:
             _finish_step(desk, tx, request, step)
-        ledger.mark_settled(tx, request.id)
+        ledger.mark_settled(tx, request)
 
     await desk.store.write(remember)
 
@@ -126,6 +128,10 @@ async def _settle(desk: Desk, request: Request) -> None:
 def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step) -> None:
     """The mail is answered or left alone, and what the person changed is remembered for the next draft."""
     sender = request.sender or step.data.sender
+    if request.state == "waiting":
+        steps.become(tx, step.key, "drafted", ("rejected",))
+        steps.forget_correction(tx, request.id)
+        return
     if request.state == "sent":
         steps.become(tx, step.key, "answered", ("drafted", "rejected"))
         if request.difference:
@@ -142,6 +148,9 @@ def _finish_step(desk: Desk, tx: Transaction, request: Request, step: steps.Step
 def _mark_note(desk: Desk, request: Request, name: str) -> None:
     root = desk.own_root
     if files.where(root, name) != files.NEEDS_ACTION:
+        return
+    if request.state == "waiting":
+        files.mark(root, files.NEEDS_ACTION, name, {"status": "drafted"})
         return
     if request.state == "rejected":
         marks = {"status": "rejected", "rejected_reason": _reason(request)}

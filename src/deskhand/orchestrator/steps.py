@@ -282,6 +282,11 @@ def correct(tx: Transaction, draft_id: str, kind: str, sender: str, text: str, n
     )
 
 
+def forget_correction(tx: Transaction, draft_id: str) -> None:
+    """The person took their no back."""
+    tx.execute("DELETE FROM corrections WHERE draft_id = ?", draft_id)
+
+
 def corrections(tx: Transaction, sender: str, limit: int = 5) -> list[tuple[str, str]]:
     """(`edited` or `rejected`, what), the newest first."""
     sql = "SELECT kind, text FROM corrections WHERE sender = ? ORDER BY at DESC LIMIT ?"

@@ -270,7 +270,9 @@ def refusal_of(asked: NotApproved, message: str, **details: Any) -> DeskError:
     """What was asked for may not be done; where it waits for the person, the refusal says as what."""
     if asked.waits is None:
         return Denied(message, reason="no_approval", **details)
-    return AwaitsPerson(message, id=asked.waits, is_new=asked.is_new, **details)
+    error = AwaitsPerson(message, id=asked.waits, is_new=asked.is_new, **details)
+    error.waiting_note = asked.waiting_note
+    return error
 
 
 def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:

@@ -90,7 +90,7 @@ def uninstall(now: datetime, say: Say) -> Guard:
     if runs_systemd():
         subprocess.run(["systemctl", "disable", UNIT.name], capture_output=True, check=False)
     UNIT.unlink(missing_ok=True)
-    if made.vault is not None:
+    if made.vault is not None and _has_account(made.person):
         _close_vault(made, Path(made.vault), say)
     if COMMAND.is_symlink() and COMMAND.readlink() == PROGRAM / "bin" / "deskhand":
         COMMAND.unlink()
@@ -292,6 +292,9 @@ def _take_file(made: Guard, place: Path, say: Say) -> Path:
 def _bring_home_back(made: Guard, now: datetime, say: Say) -> None:
     moved = Path(made.moved)
     kept = _keep(USER, HOME, f"guarded-{now:%Y%m%dT%H%M%S}", say)
+    if not _has_account(made.person):
+        say(f"the account {made.person} is gone: what the desk had stays in {kept}")
+        return
     _run(as_user(made.person, "mkdir", "-p", "-m", "700", "--", str(moved)))
     with kept.open("rb") as opened:
         leave = [f"--exclude={name}" for name in _LEFT_BEHIND]
@@ -300,6 +303,14 @@ def _bring_home_back(made: Guard, now: datetime, say: Say) -> None:
     write = as_user(made.person, "tee", "--", str(moved / "config.toml"))
     _run(write, input=text.encode())
     say(f"{HOME} moved back to {moved}")
+
+
+def _has_account(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def _keep(user: str, folder: Path, name: str, say: Say) -> Path:

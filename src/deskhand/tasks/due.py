@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic_core import PydanticCustomError
 
-from deskhand.errors import InvalidInput, printable
+from deskhand.clock import MORNING
+from deskhand.errors import FieldProblem, InvalidInput, printable
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 MONTHS = (
@@ -61,6 +62,8 @@ _ISO = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d([.,]\d+)?)?([Zz]|[+-]\d\
 _FIGURES = re.compile(r"\s*\d{4}-")
 _TIME_FIRST = re.compile(rf"(?:(?:at|by) )?({_TIME})(?:,? (?:on )?(.+))?", re.ASCII)
 _DAY_FIRST = re.compile(rf"(?:(?:on|by) )?(.+?)(?:,? (?:at )?({_TIME}))?", re.ASCII)
+_PUT_OFF = re.compile(r"([0-9]{1,4})([mhdw])", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FROM_NOW = re.compile(r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII)
 
 
@@ -140,6 +143,27 @@ def read(text: str, now: datetime, zone: ZoneInfo) -> str:
         return parse_instant(text)
     except PydanticCustomError:
         raise InvalidInput(f'Couldn\'t read the due date "{printable(text[:80])}"', hint=f"Try: {KNOWN}") from None
+
+
+def read_later(text: str, now: datetime, zone: str) -> datetime:
+    """Until when something is put off: `2h`, a day (its morning, unless a time is said), or an ISO time."""
+    words = _plain(text)
+    here = ZoneInfo(zone)
+    if span := _PUT_OFF.fullmatch(words):
+        return now + timedelta(**{_UNITS[span[2]]: int(span[1])})
+    if are_words(words) and not _FROM_NOW.fullmatch(words):
+        day, clock = _split(words)
+        words = f"{day or ''} {clock or f'{MORNING:%H:%M}'}".strip()
+    try:
+        if are_words(words):
+            return datetime.fromisoformat(resolve(words, now, here))
+        given = datetime.fromisoformat(text.strip())
+        if given.tzinfo is None:
+            given = given.replace(tzinfo=here)
+        return given.astimezone(UTC)
+    except (ValueError, OverflowError):
+        problem = FieldProblem("until", "is no time", text[:60], "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00")
+        raise InvalidInput("that is no time to put it off until", fields=[problem]) from None
 
 
 def _plain(text: str) -> str:

@@ -4,7 +4,7 @@ Every answer names the digest of what was shown. Where that is no longer what is
 nothing is answered.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -20,28 +20,41 @@ from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.answers import Letter
+from deskhand.gate.card_filter import CardFilter
+from deskhand.gate.ledger import list_askers
 from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
+from deskhand.tasks import due
 from deskhand.web import permissions, times
 from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
-from deskhand.web.request import desk_of
+from deskhand.web.request import desk_of, number_in
 from deskhand.web.visible import lines
 
 PERSON = "person"
 _SAID = {
+    "approved": "Approved.",
     "rejected": "Rejected. Nothing leaves; whoever asked is told so.",
-    "responded": "Your words go back to whoever asked. Nothing leaves.",
+    "responded": "Your note goes back to whoever asked. Nothing leaves.",
     "snoozed": "Snoozed. It comes back by itself.",
     "woken": "It waits again.",
     "undone": "Undone. Nothing left; it waits again.",
-    "batch": "Approved. Each can be undone until its hold ends.",
+    "batch": "Approved.",
 }
+_MOST_ROWS = 1000
+_FILTERS = ("text", "asker", "risk", "kind", "account")
+_RISKS = (("low", "low"), ("medium", "medium"), ("high", "high"))
+_KINDS = (
+    ("send_email", "new email"),
+    ("reply_email", "reply"),
+    ("draft", "drafted reply"),
+    ("update_emails", "change of emails"),
+)
 _STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
 _KEPT = "It has changed since it was shown to you, and nothing was approved. Your own text is kept below; compare both."
 
@@ -53,6 +66,8 @@ def routes() -> list[Route]:
         page("/snoozed", _inbox),
         page("/waiting", _waiting),
         page("/events", events),
+        page("/live", _live),
+        effect("/undo", _undo_last),
         page("/approvals/batch", _review),
         effect("/approvals/batch", _approve_all),
         page(one, _whole, linked=True),
@@ -74,14 +89,20 @@ def routes() -> list[Route]:
 async def _inbox(request: Request) -> Response:
     """What waits, and the oldest of it whole."""
     context = await _listing(request, snoozed=request.url.path == "/snoozed")
-    first = context["cards"][0] if context["cards"] else None
+    waits = [card for card in context["cards"] if card.state in ("waiting", "unknown", "snoozed")]
+    first = next(iter(waits or context["cards"]), None)
     return await _show(request, first, context, alone=False)
 
 
 async def _whole(request: Request) -> Response:
     desk = desk_of(request)
-    card = await desk.waiting.card(request.path_params["id"])
+    card = await desk.waiting.card_as_answered(request.path_params["id"])
     return await _show(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
+
+
+async def _live(request: Request) -> Response:
+    """What every page keeps up with, alone."""
+    return await render(request, "live.html")
 
 
 async def _waiting(request: Request) -> Response:
@@ -98,13 +119,21 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     """Everything that the list of cards shows."""
     desk = desk_of(request)
     after = request.query_params.get("after") or None
-    cards, following = await desk.waiting.cards(limit=FIRST, after=after, snoozed=snoozed)
+    limit = min(max(number_in(request, "count", digits=4) or 0, FIRST), _MOST_ROWS)
+    wanted = _wanted(request)
+    kept = _kept(wanted)
+    cards, following = await desk.waiting.cards(limit=limit, after=after, snoozed=snoozed, wanted=wanted)
     counts = await desk.waiting.counts()
+    start = "/snoozed" if snoozed else "/"
     return {
-        "seen": await state(desk) if after or snoozed else word(counts, cards),
+        "seen": await state(desk) if after or snoozed or kept or limit > FIRST else word(counts, cards),
         "after": after,
         "cards": cards,
-        "following": following and f"{'/snoozed' if snoozed else '/'}?{urlencode({'after': following})}",
+        "list": start,
+        "following": following and f"{start}?{urlencode(_fields(wanted) | {'after': following})}",
+        "wanted": wanted,
+        "kept": f"?{kept}" if kept else "",
+        "filters": await _filters(desk, cards),
         "counts": counts,
         "idle": await desk.door.find_idle(),
         "not_triaged": await to_thread.run_sync(status.read_not_triaged, desk.settings),
@@ -112,6 +141,36 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
         "moment": _moment(desk),
         "stale": False,
     }
+
+
+def _wanted(request: Request) -> CardFilter:
+    given = request.query_params
+    asked = {name: given.get(name, "").strip()[:200] for name in _FILTERS[1:]}
+    return CardFilter(text=given.get("q", "").strip()[:200], **asked)
+
+
+def _fields(wanted: CardFilter) -> dict[str, str]:
+    """What an address carries of the filter."""
+    given = {"q" if name == "text" else name: getattr(wanted, name) for name in _FILTERS}
+    return {name: value for name, value in given.items() if value}
+
+
+def _kept(wanted: CardFilter) -> str:
+    return urlencode(_fields(wanted))
+
+
+async def _filters(desk: Desk, cards: list[Card]) -> list[tuple[str, str, Sequence[tuple[str, str]]]]:
+    """What can be chosen from; an account only where there is more than one."""
+    askers = await desk.store.read(list_askers)
+    offered: list[tuple[str, str, Sequence[tuple[str, str]]]] = [
+        ("risk", "Risk", _RISKS),
+        ("kind", "Kind", _KINDS),
+        ("asker", "Asked by", [(name, name) for name in askers]),
+    ]
+    accounts = sorted({card.account for card in cards})
+    if len(accounts) > 1:
+        offered.append(("account", "Account", [(name, name) for name in accounts]))
+    return offered
 
 
 async def _show(
@@ -124,11 +183,15 @@ async def _show(
     status: int = 200,
 ) -> Response:
     desk = desk_of(request)
-    beside = await _beside(desk, card) | {"permit": await permissions.offer(desk, card)} if card else {}
-    said = _SAID.get(request.query_params.get("done", ""))
-    waiting = listing["counts"].waiting
-    title = card.subject if alone and card else f"Approvals ({waiting})" if waiting else "Approvals"
+    beside = {}
+    if card:
+        permit = await permissions.offer(desk, await desk.waiting.card(card.id))
+        beside = await _beside(desk, card) | {"permit": permit}
+    done = request.query_params.get("done", "")
+    said = _SAID.get(done)
+    title = card.subject if alone and card else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
+    known["told_below"] = done not in ("woken", "undone")  # beside the undo of that answer
     context = {"title": title, "here": "/", **listing, **known, **beside}
     return await render(request, "approvals.html", status=status, **context)
 
@@ -144,6 +207,8 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "original": original,
         "arrived": _moment(desk)(datetime.fromisoformat(original.date)) if original and original.date else None,
         "unread": unread,
+        "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
+        "record": f"/timeline?{urlencode({'request': card.id})}",
         **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
@@ -183,13 +248,36 @@ def _answer(
     async def answer(request: Request, form: FormData) -> Response:
         desk = desk_of(request)
         card_id = request.path_params["id"]
+        before = await desk.waiting.card(card_id)
         try:
             await act(desk, (card_id, _digest(form)), form, claim_in(request, form))
         except (Denied, InvalidInput) as failure:
             return await _show_refusal(request, failure)
-        return RedirectResponse(f"/approvals/{card_id}?done={done}", 303)
+        if done in ("woken", "undone"):
+            return RedirectResponse(f"/approvals/{card_id}?{urlencode({'done': done})}", 303)
+        return await _go_to_next(request, before, done)
 
     return answer
+
+
+async def _go_to_next(request: Request, answered: Card, done: str) -> Response:
+    """The next card of the list in which this one was answered; where nothing else waits, this one, as it is now."""
+    wanted = _wanted(request)
+    snoozed = answered.state == "snoozed"
+    following = await desk_of(request).waiting.following(answered, snoozed=snoozed, wanted=wanted)
+    query = urlencode(_fields(wanted) | {"done": done})
+    shown = following or answered
+    return RedirectResponse(f"/approvals/{shown.id}?{query}", 303)
+
+
+async def _undo_last(request: Request, form: FormData) -> Response:
+    at = _text(form, "at")
+    if not (at.isascii() and at.isdigit() and len(at) < 16):
+        raise InvalidInput("the form does not name what is undone", hint="reload the page and try again")
+    cards = await desk_of(request).answers.undo_last(int(at), PERSON, claim_in(request, form))
+    if len(cards) == 1:
+        return RedirectResponse(f"/approvals/{cards[0].id}?done=undone", 303)
+    return RedirectResponse("/?done=undone", 303)
 
 
 async def _show_refusal(request: Request, failure: DeskError) -> Response:
@@ -228,21 +316,31 @@ async def _respond(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Ca
 
 
 async def _snooze(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
-    until = _until(_text(form, "until"), desk.now(), desk.settings.timezone)
+    now = desk.now()
+    zone = desk.settings.timezone
+    choice = _text(form, "until")
+    if choice == "when":
+        until = due.read_later(_text(form, "when"), now, zone)
+    elif choice in (offered := _later(now, zone)):
+        until = offered[choice][1]
+    else:
+        problem = FieldProblem("until", "is none of the choices", choice[:40], "hour, tomorrow, week or when")
+        raise InvalidInput("that is no time to snooze until", fields=[problem])
     return await desk.answers.snooze(card[0], until, PERSON, claim)
 
 
-def _until(choice: str, now: datetime, zone: str) -> datetime:
-    match choice:
-        case "hour":
-            return now + timedelta(hours=1)
-        case "tomorrow":
-            return times.tomorrow_morning(now, zone)
-        case "week":
-            return times.next_monday(now, zone)
-        case _:
-            problem = FieldProblem("until", "is none of the choices", choice[:40], "hour, tomorrow or week")
-            raise InvalidInput("that is no time to snooze until", fields=[problem])
+def _later(now: datetime, zone: str) -> dict[str, tuple[str, datetime]]:
+    return {
+        "hour": ("One hour", now + timedelta(hours=1)),
+        "tomorrow": ("Tomorrow morning", times.tomorrow_morning(now, zone)),
+        "week": ("Next week", times.next_monday(now, zone)),
+    }
+
+
+def _snoozes(card: Card, now: datetime, zone: str) -> list[tuple[str, str, datetime]]:
+    """The choices that end before the card expires."""
+    offered = [(value, label, at) for value, (label, at) in _later(now, zone).items()]
+    return [each for each in offered if card.expires is None or each[2] < card.expires]
 
 
 # Editing.
@@ -268,6 +366,7 @@ def read_letter(form: FormData) -> Letter:
 async def _approve_edited(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     card_id = request.path_params["id"]
+    before = await desk.waiting.card(card_id)
     letter = read_letter(form)
     try:
         await desk.answers.approve_edited(card_id, _digest(form), letter, PERSON, claim_in(request, form))
@@ -275,7 +374,7 @@ async def _approve_edited(request: Request, form: FormData) -> Response:
         shown = Denied(_KEPT, reason="changed") if isinstance(failure, Changed) else failure
         status = 422 if isinstance(failure, InvalidInput) else 409
         return await _form(request, await desk.waiting.card(card_id), letter, shown, status)
-    return RedirectResponse(f"/approvals/{card_id}?done=approved", 303)
+    return await _go_to_next(request, before, "approved")
 
 
 async def _form(
@@ -284,6 +383,8 @@ async def _form(
     desk = desk_of(request)
     fields = {each["field"]: each["message"] for each in failure.details.get("fields", ())} if failure else {}
     known = {"here": "/", "card": card, "letter": letter, "failure": failure, "wrong": fields, "moment": _moment(desk)}
+    kept = _kept(_wanted(request))
+    known["kept"] = f"?{kept}" if kept else ""
     title = f"Edit: {card.subject}"
     return await render(request, "edit.html", status=status, title=title, **known, **await _beside(desk, card))
 

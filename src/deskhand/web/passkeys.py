@@ -81,6 +81,8 @@ async def _challenge(request: Request, form: FormData) -> Response:
     match text_in(form, "for").split("/"):
         case ["", "approvals", *names, verb] if verb in _ANSWERS:
             said = await _read_answer(desk_of(request), form, verb, names)
+        case ["", "undo"] if last := await desk_of(request).answers.last():
+            said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
         case ["", "passkeys", _]:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 
-RESULTS = ("success", "rejected", "rate_limited", "error", "dev_mode")
+RESULTS = ("success", "waiting", "rejected", "rate_limited", "error", "dev_mode")
 HEIGHT = 120
 WIDTH = 600
 _LONGEST = "over 1 day"

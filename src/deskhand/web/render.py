@@ -1,5 +1,6 @@
 """Pages from templates. Everything that comes from outside is escaped; nothing on a page is inline."""
 
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from deskhand.app import Desk
+from deskhand.errors import DeskError
+from deskhand.web.last import describe_last
 from deskhand.web.signing import keys_here
 from deskhand.web.visible import visible
 
@@ -51,21 +55,34 @@ def templates() -> Environment:
     return made
 
 
+async def _follow_live(desk: Desk, *, signed_in: bool) -> dict[str, Any]:
+    """What every page shows and keeps up with: how many wait, and the last answer while it can be undone."""
+    found: dict[str, Any] = {"counts": None, "last": None}
+    if signed_in:
+        with suppress(DeskError, OSError):  # a page that says what is wrong is shown all the same
+            found["counts"] = await desk.waiting.counts()
+            last = await desk.answers.last()
+            found["last"] = last and describe_last(last, desk.now(), desk.settings.timezone)
+    return found
+
+
 async def render(request: Request, template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
     """A whole page, or with a template of its own a piece of one; a `problem` is one of what the person typed.
 
     A text of two million characters takes a moment, which is not the event loop's.
     """
     session = getattr(request.state, "session", None)
-    asks = request.app.state.desk.settings.proof == "passkey"
+    desk = request.app.state.desk
+    asks = desk.settings.proof == "passkey"
     known = {
         "form_token": session and session.form_token,
         "here": request.url.path,
         "places": PLACES,
         "demo": request.app.state.demo,
-        "down": request.app.state.desk.parts.down,
+        "down": desk.parts.down,
         "asks_password": asks,
         "signs": asks and bool(await keys_here(request)),
+        **await _follow_live(desk, signed_in=session is not None),
     }
     if context.get("problem"):
         status = 422

@@ -14,7 +14,10 @@ _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 class Moment:
     words: str
     """How far it is from now: "in 3 days", "2 hours ago"."""
-    exact: str
+    natural: str
+    """When it is, as people say it: "today, 14:32", "tomorrow, 08:00", "Fri 20 Nov, 08:00"."""
+    short: str
+    """How far it is, for a narrow place: "15 min", "3 d"."""
     iso: str
     seconds: float
     """Seconds from now; negative where it is past."""
@@ -27,9 +30,32 @@ def local_time(desk: Desk, at: datetime) -> str:
 
 def moment(at: datetime, now: datetime, zone: str) -> Moment:
     here = local(at, zone)
-    exact = f"{here:%a %d %b %Y, %H:%M} {here.tzname()}"
     seconds = (at - now).total_seconds()
-    return Moment(_distance(seconds), exact, here.isoformat(timespec="seconds"), seconds)
+    iso = here.isoformat(timespec="seconds")
+    return Moment(_distance(seconds), natural(at, now, zone), _short(abs(seconds)), iso, seconds)
+
+
+def natural(at: datetime, now: datetime, zone: str) -> str:
+    """The time as people say it, in the person's own time zone."""
+    here = local(at, zone)
+    today = local(now, zone).date()
+    match (here.date() - today).days:
+        case 0:
+            return f"today, {here:%H:%M}"
+        case 1:
+            return f"tomorrow, {here:%H:%M}"
+        case -1:
+            return f"yesterday, {here:%H:%M}"
+    if here.year == today.year:
+        return f"{here:%a} {here.day} {here:%b, %H:%M}"
+    return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
+
+
+def _short(seconds: float) -> str:
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{int(seconds // size)} {name}"
+    return "now"
 
 
 def _distance(seconds: float) -> str:

@@ -1,88 +1,170 @@
-// Keys, the countdown of a hold, and an open page that keeps up. Everything here can also be done without it.
+// The queue: cards open and are answered without a page load, and the list keeps up. It all works without this, too.
 (() => {
   "use strict";
-  const one = (selector) => document.querySelector(selector);
-  const all = (selector) => [...document.querySelectorAll(selector)];
-  const dialog = one("#keys");
-
-  // Keys. They can be switched off: to somebody who speaks to the machine every letter is a key.
-  const switched = one("#keys-on");
-  const keysOn = () => localStorage.getItem("deskhand-keys") !== "off";
-  if (switched) {
-    switched.checked = keysOn();
-    switched.addEventListener("change", () => localStorage.setItem("deskhand-keys", switched.checked ? "on" : "off"));
-    document.addEventListener("click", (event) => event.target.closest("#show-keys") && dialog.showModal());
-  }
-  const showButton = () => { const button = one("#show-keys"); if (button) button.hidden = false; };
-
+  const { ask, post, showLive, meanings, typing } = window.desk;
+  const one = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const rows = () => all(".cards a");
   const current = () => {
     const focused = document.activeElement?.closest?.(".cards li")?.querySelector("a");
     return focused ?? one(".cards a[aria-current]");
   };
+  let busy = false; // a key that comes before the next card is seen must not answer it
+
+  // The list takes over the rows that changed and leaves the others, with what is ticked in them.
+  function takeRows(fresh) {
+    const old = one("#waiting");
+    const list = one(".cards", old);
+    const next = one(".cards", fresh);
+    const top = list?.scrollTop ?? 0;
+    const kept = new Map(all(".cards > li", old).map((row) => [row.id, row]));
+    for (const row of all(".cards > li", fresh)) {
+      const same = kept.get(row.id);
+      const box = same && one("input[type=checkbox]", same);
+      if (same && same.dataset.made === row.outerHTML) row.replaceWith(same);
+      else {
+        row.dataset.made = row.outerHTML;
+        if (box?.checked && one("input[type=checkbox]", row)) one("input[type=checkbox]", row).checked = true;
+      }
+    }
+    const focus = document.activeElement?.closest?.(".cards li")?.id;
+    old.replaceChildren(...fresh.childNodes);
+    if (next) next.scrollTop = top;
+    if (focus && !document.activeElement.closest(".cards")) one(`#${CSS.escape(focus)} a`)?.focus({ preventScroll: true });
+    watchEnd();
+  }
+  function mark() {
+    const open = one(".open").dataset.open;
+    for (const link of rows()) {
+      const chosen = link.closest("li").id === `row-${open}`;
+      link.closest("li").classList.toggle("chosen", chosen);
+      if (chosen) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+      if (chosen) link.scrollIntoView({ block: "nearest" });
+    }
+  }
+
+  // A page of the queue takes the place of this one: its card, what is live, and where we are.
+  function take({ answer, page }, { push = true } = {}) {
+    const inbox = one(".inbox", page);
+    if (!inbox) {
+      const why = one("[role=alert]", page)?.textContent;
+      if (answer.redirected || !why) return location.assign(answer.url);
+      const said = document.createElement("p");
+      said.setAttribute("role", "alert");
+      said.textContent = why;
+      one(".open").prepend(said);
+      return;
+    }
+    const address = new URL(answer.url);
+    address.searchParams.delete("done");
+    const shown = one(".inbox");
+    const more = rows().length > all(".cards a", inbox).length;
+    one(".open").replaceWith(one(".open", inbox));
+    shown.className = inbox.className;
+    const from = one("#waiting", inbox).dataset.from;
+    if (!more || from !== one("#waiting").dataset.from) takeRows(one("#waiting", inbox));
+    one("#waiting").dataset.from = from;
+    document.title = page.title;
+    showLive(page);
+    if (push && answer.status < 400 && address.href !== location.href) history.pushState(null, "", address);
+    mark();
+    window.scrollTo(0, 0);
+    one("#card")?.focus({ preventScroll: true });
+    if (more) refresh();
+  }
+  async function go(address, options) {
+    if (busy) return;
+    busy = true;
+    try {
+      take(await ask(address), options);
+    } finally {
+      busy = false;
+    }
+  }
+  async function give(form, button) {
+    if (busy) return;
+    busy = true;
+    try {
+      take(await post(form, button));
+    } finally {
+      busy = false;
+    }
+  }
+  const plain = (event) => !(event.defaultPrevented || event.ctrlKey || event.metaKey || event.shiftKey || event.button);
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest(".cards a, #stale a, .back a, a[rel=next]");
+    if (!link || !plain(event)) return;
+    event.preventDefault();
+    if (link.rel === "next") refresh(25);
+    else go(link.href);
+  });
+  document.addEventListener("submit", (event) => {
+    if (event.defaultPrevented || !event.target.closest(".open, .cards, .toast")) return;
+    event.preventDefault();
+    give(event.target, event.submitter);
+  });
+  window.addEventListener("popstate", () => go(location.href, { push: false }));
+
+  // The list asks for itself; the open card follows, unless the person is in the middle of an answer.
+  const answering = () =>
+    busy || one("dialog[open]") || one(".answers details[open]") || one(".cards input:checked") || typing(document.activeElement);
+  let refreshing = false;
+  async function refresh(further = 0) {
+    if (refreshing) return;
+    refreshing = true;
+    const { open, shape } = one(".open").dataset;
+    const from = one("#waiting").dataset.from;
+    const asked = new URLSearchParams({ open, shape, count: rows().length + further });
+    try {
+      const { answer, page } = await ask(`${from}&${asked}`);
+      if (!answer.ok || busy || open !== one(".open").dataset.open || from !== one("#waiting").dataset.from) return;
+      takeRows(page.body);
+      const outdated = one("#stale") || (one("#card.empty") && rows().length);
+      if (outdated && !answering()) await go(location.href, { push: false });
+    } catch {
+      // The desk is away; the bell says so.
+    } finally {
+      refreshing = false;
+    }
+  }
+  document.addEventListener("desk:changed", () => refresh());
+  const end = new IntersectionObserver((seen) => { if (seen.some((each) => each.isIntersecting)) refresh(25); });
+  function watchEnd() {
+    end.disconnect();
+    const next = one("#waiting a[rel=next]");
+    if (next && one(".cards").scrollTop) end.observe(next);
+  }
+  document.addEventListener("scroll", (event) => { if (event.target === one(".cards")) watchEnd(); }, true);
+
+  // Keys.
   function step(by) {
     const links = rows();
-    const to = links[links.indexOf(current()) + by] ?? (current() ? null : links[0]);
-    if (to) to.click();
-  }
-  function pick() {
-    const box = current()?.closest("li")?.querySelector("input[type=checkbox]");
-    if (box) box.click();
+    const at = links.indexOf(current());
+    const to = links[at + by] ?? (current() ? null : links[0]);
+    if (to) go(to.href);
+    if (at + by >= links.length - 5 && one("#waiting a[rel=next]")) refresh(25);
   }
   function answer(key) {
-    const found = one(`[data-key="${key}"]`);
-    if (!found) return;
+    const found = one(`.inbox [data-key="${key}"]`);
+    if (!found || busy) return;
     if (found.tagName === "DETAILS") {
       found.open = true;
-      found.querySelector("input:not([type=hidden]), textarea, button").focus();
+      one("input:not([type=hidden]), textarea, button", one("form", found)).focus();
     } else if (key === "a" && one("#card")?.dataset.risk === "high") {
       found.focus();
     } else {
       found.click();
     }
   }
-  const meanings = {
+  Object.assign(meanings, {
     j: () => step(1),
     k: () => step(-1),
     o: () => current()?.click(),
-    x: pick,
-    "?": () => dialog.showModal(),
-  };
-  const typing = (element) => element.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
-
-  document.addEventListener("keydown", (event) => {
-    if (!dialog || dialog.open || event.defaultPrevented || event.repeat || event.isComposing) return;
-    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
-    if (!keysOn() && event.key !== "?") return;
-    if (event.key in meanings) {
-      event.preventDefault();
-      meanings[event.key]();
-    } else if (/^[abersuw]$/.test(event.key)) {
-      event.preventDefault();
-      answer(event.key);
-    }
+    x: () => one("input[type=checkbox]", current()?.closest("li"))?.click(),
   });
-
-  // The countdown shows what is left; the desk alone decides when it is over.
-  const ends = new WeakMap();
-  setInterval(() => {
-    for (const each of all(".countdown")) {
-      if (!ends.has(each)) ends.set(each, performance.now() + 1000 * Number(each.dataset.seconds));
-      const left = Math.max(0, Math.ceil((ends.get(each) - performance.now()) / 1000));
-      const words = left ? `in ${left} second${left > 1 ? "s" : ""}` : "now";
-      if (each.textContent !== words) each.textContent = words;
-    }
-  }, 200);
-
-  // After a change the list asks for itself; the open card follows, unless the person is in the middle of an answer.
-  const busy = () =>
-    dialog?.open || one(".answers details[open]") || one(".cards input:checked") || typing(document.activeElement);
-  function keepUp() {
-    const outdated = one("#stale") || (one("#card.empty") && rows().length);
-    if (outdated && !busy()) {
-      htmx.ajax("GET", location.pathname + location.search, { target: ".inbox", select: ".inbox", swap: "outerHTML" });
-    }
-  }
-  document.addEventListener("htmx:after:swap", () => { showButton(); keepUp(); });
-  showButton();
+  for (const key of "abersw") meanings[key] = () => answer(key);
+  one("#show-keys").hidden = false;
+  for (const row of all(".cards > li")) row.dataset.made = row.outerHTML;
+  mark();
 })();

@@ -1,0 +1,97 @@
+"""Whom the person has written to and heard from, as the mailbox has it: sent mail teaches whom the desk knows."""
+
+import logging
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import anyio
+
+from deskhand import clock
+from deskhand.errors import DeskError
+from deskhand.mail import Mailbox, MailSummary
+from deskhand.mail.addresses import people
+from deskhand.store import Store, Transaction
+
+log = logging.getLogger("deskhand.meeting")
+
+_PATIENCE = 5.0
+"""Seconds after which nobody waits for a slow mailbox: the card then says less."""
+_LOOKED_AT = 20
+_MOST = 5
+"""Recipients that are looked for; who writes to more is shown a card that says so anyway."""
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What the mailbox says about an address."""
+
+    sent: int
+    """Mails of the person to it, of those that were looked at."""
+    last_sent: datetime | None
+    last_heard: datetime | None
+
+
+async def meet(store: Store, mailbox: Mailbox, addresses: Sequence[str]) -> None:
+    """Look up what the mailbox has of these addresses. Where it cannot say, nothing changes."""
+    try:
+        with anyio.move_on_after(_PATIENCE):
+            for address in addresses[:_MOST]:
+                await _look_up(store, mailbox, address)
+    except DeskError as error:
+        log.info("not_met", extra={"why": error.message})
+
+
+async def _look_up(store: Store, mailbox: Mailbox, address: str) -> None:
+    name = address.rpartition("@")[0]
+    # By the name alone: whoever is called the same elsewhere is found too, and a look-alike of theirs is noticed.
+    sent = await mailbox.search(f'in:sent to:"{name}"', _LOOKED_AT)
+    heard = await mailbox.search(f'from:"{address}"', 1)
+    counted, last = _count(sent)
+    if heard or address.casefold() in counted:
+        counted.setdefault(address.casefold(), 0)
+    moment = clock.to_ms(heard[0].date) if heard and _wrote(heard[0], address) else None
+
+    def remember(tx: Transaction) -> None:
+        for each, count in counted.items():
+            own = moment if each == address.casefold() else None
+            tx.execute(
+                "INSERT INTO met (address, sent, last_sent, last_heard) VALUES (?, ?, ?, ?) ON CONFLICT (address)"
+                " DO UPDATE SET sent = excluded.sent, last_sent = excluded.last_sent,"
+                " last_heard = COALESCE(excluded.last_heard, met.last_heard)",
+                *(each, count, last.get(each), own),
+            )
+
+    if counted:
+        await store.write(remember)
+
+
+def _count(mails: Sequence[MailSummary]) -> tuple[Counter[str], dict[str, int]]:
+    """How many of these mails went to whom, and when the last one did."""
+    counted: Counter[str] = Counter()
+    last: dict[str, int] = {}
+    for mail in mails:
+        for address in {person.address.casefold() for person in people(mail.to)}:
+            counted[address] += 1
+            last[address] = max(last.get(address, 0), clock.to_ms(mail.date))
+    return counted, last
+
+
+def _wrote(mail: MailSummary, address: str) -> bool:
+    return address.casefold() in {person.address.casefold() for person in people(mail.sender)}
+
+
+def find_met(tx: Transaction, addresses: Sequence[str]) -> dict[str, Met]:
+    marks = ", ".join("?" for _ in addresses) or "NULL"
+    rows = tx.all(f"SELECT address, sent, last_sent, last_heard FROM met WHERE address IN ({marks})", *addresses)
+    return {address: Met(sent, _moment(last), _moment(heard)) for address, sent, last, heard in rows}
+
+
+def find_written_to(tx: Transaction, limit: int) -> list[str]:
+    """Addresses that the person has written to by whichever program."""
+    return [address for (address,) in tx.all("SELECT address FROM met WHERE sent > 0 LIMIT ?", limit)]
+
+
+def _moment(at: int | None) -> datetime | None:
+    return None if at is None else clock.from_ms(at)

@@ -1,0 +1,41 @@
+"""The last answer in a sentence, for every page on which it can be undone."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from deskhand import clock
+from deskhand.gate.undo import LastAnswer
+from deskhand.web import times
+
+
+@dataclass(frozen=True, slots=True)
+class Undoable:
+    said: str
+    subject: str | None
+    """Of the one card that was answered; None of a batch."""
+    at: int
+    """By which the answer is named."""
+    seconds: float
+    """For so long it can be undone."""
+
+
+def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
+    first = last.requests[0]
+    several = len(last.requests) > 1
+    said = _SAID.get(last.word, "Answered.")
+    match last.word:
+        case "held" if several:
+            said = f"{len(last.requests)} approved."
+        case "held" if first.action.kind == "update_emails":
+            said = "Approved. It is done in a moment."
+        case "snoozed" if first.snoozed is not None:
+            said = f"Snoozed until {times.natural(first.snoozed, now, zone)}."
+    seconds = max(0.0, (last.until - now).total_seconds())
+    return Undoable(said, None if several else first.action.subject, clock.to_ms(last.at), seconds)
+
+
+_SAID = {
+    "held": "Approved. Sending in a moment.",
+    "rejected": "Rejected. Nothing was sent.",
+    "responded": "Sent back with your note. Nothing was sent.",
+}

@@ -1,0 +1,172 @@
+// What every page has: counts that keep up, the one undo, keys, and a palette. Everything can also be done without it.
+(() => {
+  "use strict";
+  const one = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+  const live = one("#live");
+
+  // Asking the desk. Whoever is signed out is led to the sign-in page.
+  async function ask(address, options = {}) {
+    const answer = await fetch(address, { ...options, headers: { "HX-Request": "true" } });
+    if (answer.status === 401) location.assign("/enter");
+    return { answer, page: new DOMParser().parseFromString(await answer.text(), "text/html") };
+  }
+  const post = (form, button) =>
+    ask(button?.getAttribute("formaction") ?? form.action, {
+      method: "POST",
+      body: new URLSearchParams(new FormData(form, button)),
+    });
+
+  // What is live: counts in the title and the navigation, what does not run, the last answer.
+  function showLive(page) {
+    const typed = one("input[type=password]", live)?.value;
+    live.replaceChildren(...(one("#live", page) ?? page.body).childNodes);
+    if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
+    const waiting = Number(one("#counted", live)?.dataset.waiting ?? 0);
+    const count = one("#count");
+    count.hidden = !waiting;
+    count.firstChild.textContent = waiting;
+    document.title = (waiting ? `(${waiting}) ` : "") + document.title.replace(/^\(\d+\) /, "");
+  }
+  async function keepUp() {
+    try {
+      const { answer, page } = await ask("/live");
+      if (answer.ok) showLive(page);
+      document.dispatchEvent(new Event("desk:changed"));
+    } catch {
+      // The desk is away; the bell says so.
+    }
+  }
+
+  // One tab listens to the bell for all of them: a browser opens few connections to one place.
+  const relay = new BroadcastChannel("deskhand-bell");
+  function hear(word) {
+    const stopped = one("#stopped");
+    stopped.hidden = word !== "stopped";
+    stopped.role = stopped.hidden ? null : "alert";
+    if (word === "changed") keepUp();
+  }
+  relay.onmessage = (message) => hear(message.data);
+  function tell(word) {
+    relay.postMessage(word);
+    hear(word);
+  }
+  navigator.locks.request("deskhand-bell", () => new Promise(() => {
+    const bell = new EventSource(live.dataset.events);
+    let away = false;
+    bell.addEventListener("changed", () => tell("changed"));
+    bell.addEventListener("error", () => { away = true; tell("stopped"); });
+    bell.addEventListener("open", () => { if (away) tell("changed"); away = false; });
+  }));
+
+  // The undo of the last answer, on whichever page.
+  document.addEventListener("submit", async (event) => {
+    if (event.defaultPrevented || !event.target.closest(".toast") || one(".inbox")) return;
+    event.preventDefault();
+    const { answer, page } = await post(event.target, event.submitter);
+    const said = answer.ok ? "Undone. It waits again." : one("[role=alert]", page)?.textContent ?? "Not done.";
+    await keepUp();
+    const toast = document.createElement("p");
+    toast.className = "toast";
+    toast.textContent = said;
+    live.append(toast);
+  });
+
+  // Seconds that are left; the desk alone decides when they are over.
+  const ends = new WeakMap();
+  setInterval(() => {
+    for (const each of all(".countdown")) {
+      if (!ends.has(each)) ends.set(each, performance.now() + 1000 * Number(each.dataset.seconds));
+      const left = Math.max(0, Math.ceil((ends.get(each) - performance.now()) / 1000));
+      const undo = each.closest(".toast");
+      const words = undo ? `${left} s` : left ? `in ${left} second${left > 1 ? "s" : ""}` : "now";
+      if (each.textContent !== words) each.textContent = words;
+      if (undo && !left) undo.remove();
+    }
+  }, 200);
+
+  // Keys. They can be switched off: to somebody who speaks to the machine every letter is a key.
+  const help = one("#keys");
+  const palette = one("#palette");
+  const switched = one("#keys-on");
+  const keysOn = () => localStorage.getItem("deskhand-keys") !== "off";
+  switched.checked = keysOn();
+  switched.addEventListener("change", () => localStorage.setItem("deskhand-keys", switched.checked ? "on" : "off"));
+  const typing = (element) => element.closest("input:not([type=checkbox]), textarea, select, [contenteditable]");
+  const meanings = {
+    "?": () => help.showModal(),
+    "/": () => one("main input[type=search]")?.focus(),
+    u: () => one(".toast [data-key=u]")?.click(),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.repeat || event.isComposing || one("dialog[open]")) return;
+    if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+      event.preventDefault();
+      openPalette();
+    }
+    if (event.ctrlKey || event.metaKey || event.altKey || typing(event.target)) return;
+    if (!keysOn() && event.key !== "?") return;
+    if (event.key in meanings) {
+      event.preventDefault();
+      meanings[event.key]();
+    }
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("#show-keys")) help.showModal();
+  });
+
+  // The palette: every page, every button that has a key, and a search of what was typed.
+  const text = one("#palette-text");
+  const offers = one("#palette-list");
+  function found() {
+    const typed = text.value.trim();
+    const words = typed.toLowerCase().split(/\s+/);
+    const pages = all(".top nav a").map((link) => [`Go to ${link.firstChild.textContent.trim()}`, () => link.click()]);
+    const doing = all("[data-key]").map((each) => {
+      const name = one("summary", each) ?? each;
+      return [name.firstChild.textContent.trim(), () => (each.tagName === "DETAILS" ? (each.open = true) : each.click())];
+    });
+    const fitting = [...doing, ...pages, ["Show the keys", meanings["?"]]].filter(([name]) =>
+      words.every((word) => name.toLowerCase().includes(word)));
+    const places = typed ? [["the queue", "/"], ["mail", "/mail"], ["notes", "/notes"]] : [];
+    const searches = places.map(([name, path]) =>
+      [`Search ${name} for “${typed}”`, () => location.assign(`${path}?q=${encodeURIComponent(typed)}`)]);
+    return [...fitting, ...searches];
+  }
+  let chosen = 0;
+  function drawOffers() {
+    const offered = found();
+    chosen = Math.max(0, Math.min(chosen, offered.length - 1));
+    offers.replaceChildren(...offered.map(([name, act], place) => {
+      const item = document.createElement("li");
+      item.id = `offer-${place}`;
+      item.role = "option";
+      item.ariaSelected = String(place === chosen);
+      item.textContent = name;
+      item.addEventListener("click", () => { palette.close(); act(); });
+      return item;
+    }));
+    text.setAttribute("aria-activedescendant", offered.length ? `offer-${chosen}` : "");
+    one("[aria-selected=true]", offers)?.scrollIntoView({ block: "nearest" });
+  }
+  function openPalette() {
+    text.value = "";
+    chosen = 0;
+    palette.showModal();
+    drawOffers();
+  }
+  text.addEventListener("input", () => { chosen = 0; drawOffers(); });
+  text.addEventListener("keydown", (event) => {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (by) {
+      event.preventDefault();
+      chosen += by;
+      drawOffers();
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      one("[aria-selected=true]", offers)?.click();
+    }
+  });
+
+  window.desk = { ask, post, showLive, meanings, typing };
+})();

@@ -1,0 +1,229 @@
+"""The queue in a real browser: many cards by keyboard alone, one undo from anywhere, a desk that has stopped."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.gate import ledger
+from deskhand.gate.actions import Mail
+from deskhand.gate.requests import Request
+from deskhand.web.site import site
+from tests.gate.waiting import proposed
+from tests.orchestrator.office import Office
+from tests.requirements import requirement
+from tests.web.browser import chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in, violations
+from tests.web.person import Person, served, signed_in
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+IN_VIEW = """() => {
+  const row = document.querySelector(".cards a[aria-current]")?.getBoundingClientRect();
+  const list = document.querySelector(".cards").getBoundingClientRect();
+  return !!row && row.top >= Math.max(0, list.top - 1) && row.bottom <= Math.min(innerHeight, list.bottom + 1);
+}"""
+
+
+@pytest.fixture
+async def desk(office: Office) -> AsyncIterator[Desk]:
+    made = Desk(load(office.home.environment | {"DESKHAND_HOLD_SECONDS": "600"}).settings)
+    yield made
+    await made.close_mailbox()
+    made.close()
+
+
+@pytest.fixture
+async def person(desk: Desk) -> AsyncIterator[Person]:
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        yield person
+
+
+def letter_to(desk: Desk, number: int, **more: Any) -> Request:
+    to = f"ann{number}@example.org"
+    mail = Mail(kind="send_email", account="me@example.com", to=to, subject=f"Letter {number}", body=f"Dear {number}\n")
+    known = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest, "asked_by": "email_mcp"}
+    at = desk.now() - timedelta(hours=2) + timedelta(seconds=number)
+    return proposed(f"{number:016x}", to, at, **known | more)
+
+
+async def fill(desk: Desk, *requests: Request) -> None:
+    def insert(tx: Any) -> None:
+        for each in requests:
+            assert ledger.insert(tx, each)
+
+    await desk.store.write(insert)
+
+
+async def state_of(desk: Desk, number: int) -> str:
+    return (await desk.waiting.card(f"{number:016x}")).state
+
+
+@asynccontextmanager
+async def opened(desk: Desk, **options: Any) -> "AsyncIterator[Page]":
+    async with served(site(desk)) as address, chromium() as browser, quiet_page(browser, address, **options) as page:
+        await sign_in(page, desk)
+        await page.locator("#show-keys").wait_for(state="visible")
+        yield page
+
+
+@requirement("queue:keyboard")
+@requirement("queue:undo")
+@needs_chromium
+async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undone_from_another_page(desk: Desk) -> None:
+    from playwright.async_api import expect
+
+    await fill(desk, *(letter_to(desk, number) for number in range(31)))
+    async with opened(desk) as page:
+        await page.evaluate("window.neverReloaded = true")
+        for number in range(30):
+            await expect(page.locator("#card-name")).to_have_text(f"Letter {number}")
+            assert await page.evaluate(IN_VIEW), f"Letter {number} is out of sight"
+            match number % 3:
+                case 0:
+                    await page.keyboard.press("a")
+                case 1:
+                    await page.keyboard.press("r")
+                    await page.keyboard.type("no, thanks")
+                    await page.keyboard.press("Enter")
+                case _:
+                    await page.keyboard.press("s")
+                    await page.keyboard.press("Enter")
+        await expect(page.locator("#card-name")).to_have_text("Letter 30")
+        await expect(page).to_have_title("(1) Letter 30 · Deskhand")
+        assert await page.evaluate("window.neverReloaded") is True
+        states = [await state_of(desk, number) for number in range(30)]
+        assert states == ["held", "rejected", "snoozed"] * 10
+
+        await page.goto("/mail")
+        await expect(page.locator(".toast")).to_contain_text("Snoozed until")
+        await page.keyboard.press("u")
+        await expect(page.get_by_text("Undone. It waits again.")).to_be_visible()
+        await expect(page.locator("#count")).to_contain_text("2")
+        await page.keyboard.press("u")
+        await expect(page.locator("#count")).to_contain_text("3")
+        assert [await state_of(desk, number) for number in (27, 28, 29)] == ["held", "waiting", "waiting"]
+
+        await page.keyboard.press("Control+k")
+        await page.keyboard.type("timel")
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
+        await page.keyboard.press("/")
+        await expect(page.get_by_label("Text of target or error")).to_be_focused()
+
+
+@requirement("queue:live")
+@requirement("page:accessible")
+@needs_chromium
+@needs_axe
+async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk) -> None:
+    from playwright.async_api import expect
+
+    now = desk.now()
+    crowd = [letter_to(desk, number, urgent=number == 999) for number in range(1000)]
+    other = [
+        letter_to(desk, 2000, state="unknown", token="x", note="This mail may have been sent already."),
+        letter_to(desk, 2001, state="expired"),
+        letter_to(desk, 2002, state="sent", tried=now, decided=now, message_id="m-1"),
+        letter_to(desk, 2003, state="approved", resting="rate", due=now + timedelta(minutes=17), decided=now),
+    ]
+    async with AsyncExitStack() as stack:
+        browser = await stack.enter_async_context(chromium())
+        running = AsyncExitStack()
+        address = await running.enter_async_context(served(site(desk)))
+        page = await stack.enter_async_context(quiet_page(browser, address, says=("ERR_",)))
+        await sign_in(page, desk)
+        found = await violations(page)  # empty
+        await fill(desk, *crowd, *other)
+        await expect(page.locator(".cards a").first).to_contain_text("Letter 999")
+        await expect(page).to_have_title("(1001) Approvals · Deskhand")
+        await expect(page.locator("#card-name")).to_have_text("Letter 999")
+        found += await judged(page)
+        for each in other:
+            await page.goto(f"/approvals/{each.id}")
+            found += await violations(page)
+        await expect(page.get_by_text("It waits for the limit and leaves about")).to_be_visible()
+        await page.goto("/mail")
+        await expect(page).to_have_title("(1001) Mail · Deskhand")
+        await page.keyboard.press("Control+k")
+        found += await violations(page)
+        await page.keyboard.press("Escape")
+        await running.aclose()
+        await expect(page.get_by_role("alert")).to_contain_text("The desk has stopped", timeout=30_000)
+        found += await violations(page)
+    assert found == []
+
+
+@requirement("queue:filter")
+async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(desk: Desk, person: Person) -> None:
+    mine = letter_to(desk, 7, asked_by="gmail_mcp")
+    await fill(desk, *(letter_to(desk, number) for number in range(5)), mine, letter_to(desk, 8, urgent=True))
+
+    async def found(query: str) -> list[str]:
+        page = (await person.reads(f"/?{query}")).text
+        return [name for name in (f"{number:016x}" for number in range(9)) if f'id="row-{name}"' in page]
+
+    assert await found("q=ANN3") == [f"{3:016x}"]
+    assert await found("asker=gmail_mcp") == [mine.id]
+    assert await found("risk=high") == []
+    assert len(await found("kind=send_email&risk=medium&q=letter+example.org")) == 7
+    assert await found("account=me@example.com&kind=draft") == []
+
+    first = (await person.reads("/")).text
+    assert first.index(f'id="row-{8:016x}"') < first.index(f'id="row-{0:016x}"')
+    sends = {"digest": mine.digest}
+    done = await person.sends(f"/approvals/{3:016x}/reject?q=letter", {"digest": letter_to(desk, 3).digest}, at="/")
+    assert done.headers["location"] == f"/approvals/{4:016x}?q=letter&done=rejected"
+    done = await person.sends(f"/approvals/{mine.id}/approve?asker=gmail_mcp", sends, at="/")
+    assert done.headers["location"].startswith(f"/approvals/{mine.id}?")
+
+
+@requirement("queue:snooze")
+async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(desk: Desk, person: Person) -> None:
+    soon = desk.now() + timedelta(hours=3)
+    await fill(desk, letter_to(desk, 1), letter_to(desk, 2, expires=soon))
+    card = await desk.waiting.card(f"{1:016x}")
+    shown = (await person.reads(f"/approvals/{card.id}")).text
+    assert "tomorrow, 08:00" in shown
+    assert 'value="week"' not in (await person.reads(f"/approvals/{2:016x}")).text
+
+    async def snooze(number: int, when: str) -> int:
+        name = f"{number:016x}"
+        fields = {"digest": letter_to(desk, number).digest, "until": "when", "when": when}
+        return (await person.sends(f"/approvals/{name}/snooze", fields, at="/")).status_code
+
+    assert await snooze(1, "someday") == 422
+    assert await snooze(1, "+2d") == 303
+    until = (await desk.waiting.card(card.id)).until
+    assert until is not None
+    assert (until.hour, until.minute) == (8, 0)
+    assert await snooze(2, "30 days") == 422
+    assert await snooze(2, "in 30 days") == 303
+    late = (await desk.waiting.card(f"{2:016x}")).until
+    assert late is not None
+    assert desk.now() < late < soon
+
+
+@requirement("queue:undo")
+async def test_without_javascript_one_form_undoes_the_last_answer_a_batch_as_a_whole(
+    desk: Desk, person: Person
+) -> None:
+    several = [letter_to(desk, number, sender=f"ann{number}@example.org") for number in range(3)]
+    await fill(desk, *several)
+    answers = [(each.id, each.digest) for each in several]
+    await desk.answers.approve_all(answers, "person")
+    page = (await person.reads("/checkup")).text
+    assert "3 approved." in page
+
+    async def undo() -> int:
+        at = (await person.reads("/checkup")).text.partition('name="at" value="')[2].partition('"')[0]
+        return (await person.sends("/undo", {"at": at})).status_code
+
+    assert await undo() == 303
+    assert {await state_of(desk, number) for number in range(3)} == {"waiting"}
+    assert await undo() == 422
+    assert (await person.sends("/undo", {"at": "1"})).status_code == 403
