@@ -92,7 +92,7 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
     await say_yes(desk)
     done = await call(client, **HELLO, attachments=paths)
 
-    assert "Rejected:" in waits
+    assert "no_approval" in waits
     assert "Email sent successfully." in done
     assert received(site) == list(zip(NAMES, contents, strict=True))
     ((_, copy),) = site.gmail.account.reached
@@ -166,10 +166,10 @@ async def test_other_bytes_are_another_mail(site: Site, desk: Desk, client: Clie
     await say_yes(desk)
     put(site, path, b"200 EUR")
 
-    assert "Rejected:" in await call(client, **HELLO, attachments=[path])
-    assert "Rejected:" in await call(client, **HELLO)
+    assert "no_approval" in await call(client, **HELLO, attachments=[path])
+    assert "no_approval" in await call(client, **HELLO)
     site.write("yes.md")
-    assert "Rejected:" in await call(client, **HELLO, attachments=[path])
+    assert "no_approval" in await call(client, **HELLO, attachments=[path])
     assert site.gmail.delivered == []
 
 
@@ -252,7 +252,7 @@ async def test_who_may_not_read_notes_attaches_none(site: Site, desk: Desk) -> N
         waits = await call(client, **HELLO)
 
     assert "notes:read" in refused
-    assert "Rejected:" in waits
+    assert "no_approval" in waits
 
 
 async def test_bytes_are_kept_as_long_as_somebody_may_send_them(site: Site, desk: Desk, client: Client) -> None:
@@ -291,7 +291,7 @@ async def test_a_mail_is_passed_on_as_text_with_its_files(site: Site, desk: Desk
     card = await say_yes(desk)
     done = await call(client, "forward_email", **arguments)
 
-    assert "Rejected:" in waits
+    assert "no_approval" in waits
     assert "Email sent successfully." in done
     assert (card.kind, card.subject) == ("forward_email", "Fwd: Plan")
     assert card.body.startswith(
