@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from deskhand.gate.proofs import Policy
     from deskhand.gate.waiting import Waiting
     from deskhand.mail import Mailbox, WatchedMailbox
+    from deskhand.notes.meaning import Meaning
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
@@ -96,7 +97,21 @@ class Desk:
         from deskhand.notes.vault import Vault
 
         settings = self.settings
-        return Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+        vault = Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+        vault.meaning = self._open_meaning()
+        return vault
+
+    def _open_meaning(self) -> "Meaning | None":
+        """The search by meaning, where a model for it is configured."""
+        from deskhand.notes.meaning import Meaning, open_endpoint
+
+        settings = self.settings
+        if settings.embedding_url is None or settings.embedding_model is None:
+            return None
+        key = settings.embedding_key.get_secret_value() if settings.embedding_key else None
+        embed = open_endpoint(settings.embedding_url, settings.embedding_model, key)
+        file = self.index_file.with_suffix(".vectors.db")
+        return Meaning(settings.vault, file, settings.embedding_model, embed, settings.inside)
 
     @property
     def own_root(self) -> Path:

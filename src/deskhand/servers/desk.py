@@ -42,6 +42,7 @@ from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.tasks import more_tasks_tools, tasks_lifespan, tasks_recorder, tasks_tools
 from deskhand.servers.tool import READS, DeskTool, tool
 from deskhand.servers.triage import triage_tools
+from deskhand.servers.unsubscribing import unsubscribing_tools
 from deskhand.tokens import Area
 
 INSTRUCTIONS = """\
@@ -137,6 +138,7 @@ def desk_tools(desk: Desk, demand_notes: Callable[[], None]) -> dict[Area, list[
     """The tools by the part of the desk they belong to. Where several share a name, the last one is taken."""
     gmail = gmail_tools(desk)
     mail = list({each.name: each for each in (*gmail, *email_tools(desk), *sending_tools(desk, demand_notes))}.values())
+    mail += unsubscribing_tools(desk)
     made: dict[Area, list[DeskTool]] = {
         "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
@@ -205,7 +207,8 @@ def _error_form(error: DeskError) -> dict[str, Any]:
 def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
     """Each call is written down as the tool's own server would do it."""
     mails = {each.name for make in (email_tools, gmail_tools, everyday_tools) for each in make(desk)} | {
-        "forward_email"
+        "forward_email",
+        "unsubscribe",
     }
     own: dict[str, Recorder] = dict.fromkeys(mails, mail_recorder(desk, "desk_mcp"))
     own |= dict.fromkeys((each.name for each in tools["tasks"]), tasks_recorder(desk, "desk_mcp"))
