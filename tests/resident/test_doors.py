@@ -138,7 +138,7 @@ async def test_a_token_lists_and_calls_what_its_scopes_open_and_the_rest_is_on_t
     assert [
         (entry.actor, entry.action_type, entry.result, (entry.parameters or {}).get("client")) for entry in record
     ] == [
-        ("email_mcp", "send_email", "rejected", None),
+        ("email_mcp", "send_email", "waiting", None),
         ("desk_mcp", "send_to_agent", "rejected", "codex"),
         ("desk_mcp", "list_tasks", "rejected", "codex"),
         ("desk_mcp", "send_email", "rejected", "codex"),

@@ -252,6 +252,8 @@ async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(whole: Pl
     assert (given["token_type"], given["expires_in"], given["scope"]) == ("Bearer", 900, "mail:read notes:read")
     async with http_client(chat.resource, given["access_token"], "2026-07-28") as client:
         names = {each.name for each in (await client.list_tools()).tools}
+        refused = await client.call_tool("create_task", {"title": "milk"})
+    assert "connect the desk to this client once more, and allow tasks:write" in str(refused.content)
     assert {"search_email", "read_note"} <= names
     assert not {"send_email", "write_note", "create_task"} & names
 
