@@ -19,15 +19,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import anyio
 import anyio.to_thread
 from mcp import Client, StdioServerParameters
 
 from bench import vaults
+from deskhand.app import Desk
+from deskhand.config import load
 from deskhand.errors import Unreadable
 from deskhand.notes import frontmatter
+from deskhand.notes.vault import SearchBy
+from tests.notes import embeddings
 
 PAGE = 20
 LISTED = 50
@@ -51,6 +55,23 @@ class Figures:
     different: list[str] = field(default_factory=list)
 
 
+def measure_recall() -> dict[str, float]:
+    """Of the notes that answer a question, how many are among the first ten."""
+    with tempfile.TemporaryDirectory() as folder, embeddings.EmbeddingStub() as stub:
+        vault = Path(folder, "vault")
+        vault.mkdir()
+        embeddings.write_notes(vault)
+        places = {"DESKHAND_HOME": f"{folder}/home", "VAULT_PATH": str(vault)}
+        desk = Desk(load(places | stub.environment).settings)
+        found = dict.fromkeys(get_args(SearchBy), 0)
+        for question, wanted in embeddings.questions():
+            for by in found:
+                found[by] += len(wanted & {note.path for note in desk.vault.search(question, 10, None, by).notes})
+        desk.close()
+    answers = sum(len(wanted) for _, wanted in embeddings.questions())
+    return {by: round(count / answers, 3) for by, count in found.items()}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of notes, with commas between them")
@@ -59,7 +80,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dir", type=Path, help="where vaults and indexes are made; default: a temporary folder")
     parser.add_argument("--keep", action="store_true", help="leave them there, and use those that are there")
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of a table")
+    parser.add_argument("--meaning", action="store_true", help="recall at 10 of 40 questions, by words and by meaning")
     options = parser.parse_args(argv)
+    if options.meaning:
+        print(json.dumps(measure_recall()))
+        return 0
     folder = options.dir or Path(tempfile.mkdtemp(prefix="deskhand-bench-"))
     results = []
     for size in map(int, options.sizes.split(",")):

@@ -120,7 +120,8 @@ def shown_commands(page: Path) -> Iterator[list[str]]:
 def unknown(words: list[str]) -> str | None:
     """The first word that is no command, or flag that is none of its command."""
     command = parser()
-    for word in words:
+    own, _, _ = " ".join(words).partition(" -- ")  # what follows is another program's
+    for word in own.split():
         group = next((each for each in command._actions if isinstance(each, argparse._SubParsersAction)), None)
         if word.startswith("-"):
             if word.partition("=")[0] not in command._option_string_actions:

@@ -26,7 +26,7 @@ def test_a_token_is_told_once_listed_without_its_secret_and_revoked_by_name(home
     assert made.returncode == 0, made.stderr
     assert [(each["name"], each["user_id"], each["scopes"], each["used"]) for each in fields] == [
         ("codex", None, ["mail:read", "notes:write"], None),
-        ("all", "ann", ["mail:write", "notes:write", "tasks:write", "agents:write"], None),
+        ("all", "ann", ["mail:write", "notes:write", "tasks:write", "agents:write", "guard:write"], None),
     ]
     assert "codex  -  mail:read,notes:write" in listed.stdout
     assert "never used" in listed.stdout

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
     from deskhand.config import MailAccount, Settings
+    from deskhand.foreign.servers import Foreign
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
     from deskhand.gate.door import Door
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from deskhand.gate.proofs import Policy
     from deskhand.gate.waiting import Waiting
     from deskhand.mail import Mailbox, WatchedMailbox
+    from deskhand.notes.meaning import Meaning
     from deskhand.notes.vault import Vault
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
@@ -53,7 +55,7 @@ class Seat:
     """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
-_SHARED = ("store", "door", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
+_SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
 
 
 class Desk:
@@ -95,7 +97,21 @@ class Desk:
         from deskhand.notes.vault import Vault
 
         settings = self.settings
-        return Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+        vault = Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
+        vault.meaning = self._open_meaning()
+        return vault
+
+    def _open_meaning(self) -> "Meaning | None":
+        """The search by meaning, where a model for it is configured."""
+        from deskhand.notes.meaning import Meaning, open_endpoint
+
+        settings = self.settings
+        if settings.embedding_url is None or settings.embedding_model is None:
+            return None
+        key = settings.embedding_key.get_secret_value() if settings.embedding_key else None
+        embed = open_endpoint(settings.embedding_url, settings.embedding_model, key)
+        file = self.index_file.with_suffix(".vectors.db")
+        return Meaning(settings.vault, file, settings.embedding_model, embed, settings.inside)
 
     @property
     def own_root(self) -> Path:
@@ -289,7 +305,7 @@ class Desk:
         """Seal, once, what an earlier version kept, or a desk with another key: the password and the passkeys."""
         from deskhand.gate import passkeys, passwords
 
-        if not self._sealed_mark.exists():
+        if self.settings.proof == "passkey" and not self._sealed_mark.exists():
             self.store.write_sync(passwords.adopt, self.policy.seal)
             self.store.write_sync(passkeys.adopt, self.policy.seal)
             create_once(self._sealed_mark, b"")
@@ -312,6 +328,18 @@ class Desk:
         return VaultDoor(self.store, folders, key, lambda: self.mailbox, self.now, self.policy, sealed=sealed)
 
     @cached_property
+    def foreign(self) -> "Foreign":
+        """The other servers behind the gate."""
+        from deskhand.foreign.servers import Foreign
+
+        return Foreign(self.settings.home, self.parts)
+
+    async def close_foreign(self) -> None:
+        """In the event loop that started them."""
+        if "foreign" in self.__dict__:
+            await self.__dict__.pop("foreign").close()
+
+    @cached_property
     def gate(self) -> "Gate":
         from deskhand.gate import Gate
 
@@ -321,6 +349,7 @@ class Desk:
             lambda: self.mailbox,
             self.door,
             self.now,
+            servers=lambda: self.foreign,
             permitting=lambda: self.permitting,
         )
 

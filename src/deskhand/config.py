@@ -420,6 +420,18 @@ class Settings(BaseModel):
     model_api_key: Secret | None = option(
         "model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text", "Key for the model's server."
     )
+    embedding_url: Origin | None = option(
+        "notes.embedding_url",
+        "DESKHAND_EMBEDDING_URL",
+        "an http or https URL",
+        "OpenAI-compatible server whose vectors let notes be searched by meaning; it is sent the notes' texts.",
+    )
+    embedding_model: Text | None = option(
+        "notes.embedding_model", "DESKHAND_EMBEDDING_MODEL", "a model's name", "Embedding model of that server."
+    )
+    embedding_key: Secret | None = option(
+        "notes.embedding_key", "DESKHAND_EMBEDDING_KEY", "a secret text", "Key for that server."
+    )
     first_days: int = option(
         "orchestrator.first_days",
         "DESKHAND_FIRST_DAYS",

@@ -18,8 +18,8 @@ from deskhand import clock
 from deskhand.errors import Exists, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.store import Row, Store, Transaction
 
-Area = Literal["mail", "notes", "tasks", "agents"]
-AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents")
+Area = Literal["mail", "notes", "tasks", "agents", "guard"]
+AREAS: tuple[Area, ...] = ("mail", "notes", "tasks", "agents", "guard")
 SCOPES = tuple(f"{area}:{right}" for area in AREAS for right in ("read", "write"))
 EVERYTHING = tuple(f"{area}:write" for area in AREAS)
 LONGEST_USER_ID = 255

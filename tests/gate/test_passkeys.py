@@ -347,8 +347,6 @@ async def test_an_old_yes_does_not_come_back_and_nothing_that_left_leaves_again(
 
     # Nor where the record was cut to fit: its chain, or what is noted beside the database, says so.
     cut = await signer.safe.ask(subject="Cut")
-    # A line that only names the request says nothing about it.
-    await signer.desk.record("person", "undone", "page", {"seen": cut.id}, None, 0)
     said = await signer.desk.answers.make_said("approved", [(cut.id, cut.digest)])
     await signer.approve(cut, signer.signed(said, signer.nonce()))
     await signer.desk.answers.undo(cut.id, "person", signer.sign("undone", cut))
@@ -432,6 +430,7 @@ async def test_what_else_the_record_says_of_a_request_keeps_no_yes_back(signer: 
     await signer.approve(card)
     seen = {"action_id": card.id}
     await signer.desk.record("email_mcp", "get_action", card.id, seen, None, 0)
+    await signer.desk.record("person", "undone", "page", {"beside": card.id}, None, 0)
     await signer.desk.record("person", "permitted", card.id, seen | {"digest": card.digest}, None, 0)
     assert await signer.safe.settle() == 1
 

@@ -422,6 +422,38 @@ async def test_the_command_line_knows_each_account(accounts: Accounts, desk: Des
     assert findings == {f"mail {name}": "good" for name in ("main", "google", "work", "archive")}
 
 
+@requirement("mail:unsubscribe")
+async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
+    client: Client, desk: Desk, accounts: Accounts
+) -> None:
+    ways = {
+        "Out": "<https://list.example/out>, <mailto:leave+1%2F2@list.example?subject=out%20please&cc=spy@x.de>",
+        "Plain": "<MAILTO:leave@list.example>",
+        "Page": "<https://list.example/out>",
+        "Two": "<mailto:a@list.example,b@list.example>",
+        "Trick": "<mailto:leave@list.example?subject=a%0d%0aBcc:%20spy@x.de&body=b>",
+        "None": "",
+    }
+    for subject, way in ways.items():
+        header = f"List-Unsubscribe: {way}\r\n".encode() if way else b""
+        accounts.work.deliver(header + letter(subject=subject, to="me@work.example", message_id=f"<{subject}@l>"))
+    mails = await found(client, "", account="work")
+    answers = {
+        subject: await refused(client, "unsubscribe", message_id=mails[subject]["message_id"]) for subject in ways
+    }
+    ((*waiting,), _) = await desk.waiting.requests()
+
+    asked = {(each.action.to, each.action.subject, each.action.account) for each in waiting}
+    assert asked == {
+        ("leave+1/2@list.example", "out please", "me@work.example"),
+        ("leave@list.example", "unsubscribe", "me@work.example"),
+        ("leave@list.example", "a Bcc: spy@x.de", "me@work.example"),
+    }
+    assert [answers[subject]["error"] for subject in ("Page", "Two", "None")] == ["not_found"] * 3
+    assert "https://list.example/out" in json.dumps(answers["Page"])
+    assert {answers[subject]["error"] for subject in ("Out", "Plain", "Trick")} == {"permission_denied"}
+
+
 @requirement("accounts:watched")
 async def test_each_account_is_watched_and_a_draft_leaves_from_the_one_that_got_the_mail(
     accounts: Accounts, desk: Desk

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx2
 import pytest
@@ -27,6 +28,7 @@ from deskhand.errors import (
 )
 from deskhand.mail import NotSent, Sent, Unclear
 from deskhand.mail.gmail import GmailMailbox
+from deskhand.mail.google_auth import installed_client, sign_in
 from tests.home import Home
 from tests.mail.gmail_double import CLIENT, SEND, Cut, Expired, GmailDouble, Slow, Status
 from tests.mail.letters import DATE, letter, outgoing, unwritten
@@ -646,6 +648,28 @@ def test_the_person_signs_in_with_a_browser_and_the_token_is_kept_where_it_is_an
     code, said, complained = terminal.signs_in()
     assert code == 0, complained
     assert "Signed in as me@example.com" in said
+
+
+@requirement("gmail:sign-in")
+def test_the_person_pastes_the_address_at_which_a_browser_elsewhere_ended(
+    gmail: GmailDouble, terminal: Terminal, tmp_path: Path
+) -> None:
+    settings = load(terminal.home.environment | {"DESKHAND_GMAIL_CREDENTIALS": str(tmp_path / "kept.json")}).settings
+    client = installed_client(terminal.client(tmp_path))
+    seen: list[str] = []
+
+    def browse() -> str:
+        query = dict(parse_qsl(urlsplit(seen[-1]).query))
+        return f" {gmail.consent(query)}\n"
+
+    place = sign_in(settings, client, seen.append, browse)
+    with pytest.raises(AuthRequired, match="another sign-in"):
+        sign_in(settings, client, seen.append, lambda: "http://127.0.0.1:1/?state=x&code=y")
+    with pytest.raises(AuthRequired, match="not the address"):
+        sign_in(settings, client, seen.append, lambda: "4/abc")
+
+    assert place == str(tmp_path / "kept.json")
+    assert json.loads((tmp_path / "kept.json").read_text())["refresh_token"] == gmail.refresh_token
 
 
 @requirement("gmail:sign-in")

@@ -16,6 +16,7 @@ from deskhand.cli import (
     connect,
     doctor,
     entry,
+    foreign,
     init,
     mail,
     notes,
@@ -96,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    first = (init, doctor, connect, serve, service, entry, passkeys, orchestrate, approvals)
+    first = (init, doctor, connect, foreign, serve, service, entry, passkeys, orchestrate, approvals)
     for part in (*first, mail, notes, tasks, agents, permit, tokens, record, settings, backup, completion):
         part.add_to(commands)
     return made

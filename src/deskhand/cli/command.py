@@ -63,6 +63,7 @@ def run(desk: "Desk", work: "Callable[[Desk], Awaitable[T]]") -> T:
         try:
             return await work(desk)
         finally:
+            await desk.close_foreign()
             await desk.close_mailbox()
             await desk.leave_tasks()
 

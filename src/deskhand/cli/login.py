@@ -18,6 +18,7 @@ def add_to(mail: Any) -> None:
     gmail = command(login, "gmail", _gmail, "sign in to Gmail in a browser")
     gmail.add_argument("--client", type=Path, help="JSON of your desktop OAuth client at Google; once is enough")
     flag(gmail, "--no-browser", "print the address instead of opening a browser")
+    flag(gmail, "--paste", "the browser is on another machine: paste the address at which it ends")
     imap = command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
     oauth = command(login, "oauth", _oauth, "sign in to an IMAP account that takes no password, on any device")
     for each in (gmail, imap, oauth):
@@ -50,11 +51,14 @@ def _gmail(options: argparse.Namespace) -> None:
 
     def visit(url: str) -> None:
         print(f"Open this page and agree:\n{url}", flush=True)
-        if not options.no_browser:
+        if not options.no_browser and not options.paste:
             open_privately(settings.home, url)
 
+    def paste() -> str:
+        return ask_secret("The browser ends at a page that does not open. Paste its address here: ")
+
     client = installed_client(options.client) if options.client else known_client(settings)
-    place = sign_in(settings, client, visit)
+    place = sign_in(settings, client, visit, paste if options.paste else None)
 
     async def address() -> str:
         mailbox = GmailMailbox(settings)

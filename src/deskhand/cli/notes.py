@@ -19,6 +19,7 @@ def add_to(commands: Any) -> None:
     search = command(notes, "search", _search, "find notes by text", json=True)
     search.add_argument("query")
     search.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+    search.add_argument("--by", choices=("words", "meaning", "both"), default="words", help="meaning needs a model")
     listing = command(notes, "list", _list, "list notes", json=True)
     listing.add_argument("directory", nargs="?", default="", help="folder (default: the whole vault)")
     listing.add_argument("--filter", help="frontmatter filter field:value")
@@ -45,7 +46,7 @@ def _progress(done: int, total: int) -> None:
 
 def _search(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
-        _show(desk.vault.search(options.query, options.limit, None), options)
+        _show(desk.vault.search(options.query, options.limit, None, options.by), options)
 
 
 def _list(options: argparse.Namespace) -> None:

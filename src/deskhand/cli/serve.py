@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand import environment
 from deskhand.cli.browser import open_privately
 from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
+from deskhand.errors import InvalidInput, printable
 from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
@@ -20,11 +21,13 @@ if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.config import Settings
     from deskhand.running import DeskLock
+    from deskhand.servers.server import DeskServer
 
 
 def add_to(commands: Any) -> None:
     mcp = command(commands, "mcp", _mcp, "serve MCP on stdio, or with --http on 127.0.0.1")
-    mcp.add_argument("server", choices=sorted(SERVERS), help="which server")
+    own = ", ".join(sorted(SERVERS))
+    mcp.add_argument("server", metavar="NAME", help=f"which server: {own}, or one of `deskhand guard list`")
     flag(mcp, "--http", "speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     flag(mcp, "--alone", "serve in this process, also where a desk runs that it could join")
@@ -45,7 +48,7 @@ def _mcp(options: argparse.Namespace) -> None:
         refuse_newer(desk.settings.database)
         log.configure(desk.settings.log_level)
         token = desk.token() if options.http else None
-        server = SERVERS[options.server].make(desk, token)
+        server = _make(desk, options.server, token)
         if options.scope:
             server.narrow(options.scope)
 
@@ -56,6 +59,17 @@ def _mcp(options: argparse.Namespace) -> None:
                 await server.run_stdio_async()
 
         run(desk, serve)
+
+
+def _make(desk: "Desk", name: str, token: str | None) -> "DeskServer":
+    if name in SERVERS:
+        return SERVERS[name].make(desk, token)
+    if name not in desk.foreign.entries:
+        known = ", ".join([*sorted(SERVERS), *desk.foreign.entries])
+        raise InvalidInput(f"there is no server {printable(name, 60)}", hint=f"there are {known}")
+    from deskhand.servers.foreign import open_door
+
+    return open_door(desk, name, token)
 
 
 def _port(options: argparse.Namespace, default: int) -> int:

@@ -11,7 +11,7 @@ from deskhand.errors import InvalidInput
 if TYPE_CHECKING:
     from deskhand.tokens import Token
 
-SCOPES = "mail, notes, tasks or agents, with :read or :write (write includes read; mail:write may propose mail)"
+SCOPES = "mail, notes, tasks, agents or guard, with :read or :write (write includes read; mail:write may propose mail)"
 
 
 def add_to(commands: Any) -> None:

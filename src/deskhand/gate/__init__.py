@@ -15,18 +15,20 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import enclosures, later, ledger
+from deskhand.gate import enclosures, later, ledger, results
 from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_in_time, demand_sendable
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
+from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
 from deskhand.gate.signatures import sign
-from deskhand.mail import Mailbox, Sent
+from deskhand.gate.toolcall import ToolCall
+from deskhand.mail import FullMessage, Mailbox, Sent
 from deskhand.store import Store, Transaction
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ class Gate:
         door: Door,
         now: Callable[[], datetime],
         lease: timedelta = LEASE,
+        servers: Callable[[], Servers] = no_servers,
         permitting: "Callable[[], Permitting] | None" = None,
     ) -> None:
         self._settings = settings
@@ -64,7 +67,7 @@ class Gate:
         self._turn = timedelta(seconds=settings.lease_seconds)
         """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
         self._asking = Asking(store, door)
-        self._delivery = Delivery(settings, store, mailbox, door, now, lease)
+        self._delivery = Delivery(settings, store, mailbox, door, now, lease, servers)
         self._permitting = permitting
 
     async def keep(self, contents: Sequence[bytes]) -> None:
@@ -79,7 +82,7 @@ class Gate:
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
         try:
-            meant, answered = await complete(proposal, self._mailbox(), self._settings.own_addresses)
+            meant, answered = await self._complete(proposal)
             action = sign(meant, self._settings)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
@@ -106,6 +109,11 @@ class Gate:
         result: audit.Result = "waiting" if asked.waits else "rejected"
         await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
         return asked
+
+    async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
+        if isinstance(proposal, ToolCall):
+            return proposal, None
+        return await complete(proposal, self._mailbox(), self._settings.own_addresses)
 
     async def _let_through(self, fresh: Request) -> Request | None:
         """The request that was just made, where a permission says yes to it."""
@@ -238,12 +246,13 @@ class Gate:
         """The answer to a call that was lost, or that nobody was on the line for: no second request is made of it."""
         now = self._now()
         fresh = request.expires is None or now < request.expires
-        repeated = request.asked_by == call.by and now < request.left + REPEATED
+        repeated = request.asked_by == call.by and now < request.left + REPEATED and request.action.is_told_again
         if request.state != "sent" or not (repeated or (request.untold and fresh)):
             return None
         if not await self._store.write(ledger.mark_told, request) and not repeated:
             return None
-        mail = Sent(request.message_id or "", request.thread_id or "")
+        result = await self._store.read(results.find, request.id, now)
+        mail = Sent(request.message_id or "", request.thread_id or "", result=result)
         edited = request.digest != request.asked
         done = Released(mail, request.left, edited, request.action, earlier=request.id)
         parameters = {**call.parameters, **facts_of(request), "told": True}

@@ -16,6 +16,7 @@ from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
 from deskhand.gate.fields import Addresses, AddressLine, Body, Moment, Name, Subject, Text, demand_body
+from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import once_each
 from deskhand.mail.answering import address_all
@@ -80,7 +81,7 @@ class UpdateEmails(BaseModel):
     mails: tuple[ListedMail, ...]
 
 
-Proposal = SendEmail | ReplyEmail | UpdateEmails
+Proposal = SendEmail | ReplyEmail | UpdateEmails | ToolCall
 
 
 class Mail(Face):
@@ -219,7 +220,7 @@ def _line_of(mail: ListedMail) -> str:
     return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
 
 
-Action = Annotated[Mail | MailChange, Discriminator("kind")]
+Action = Annotated[Mail | MailChange | ToolCall, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
 Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
@@ -234,7 +235,7 @@ def read_action(text: str) -> Action:
 
 
 async def complete(
-    proposal: Proposal, mailbox: Mailbox, own: Collection[str] = ()
+    proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox, own: Collection[str] = ()
 ) -> tuple[Action, FullMessage | None]:
     """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
     more: dict[str, Any] = {}

@@ -38,7 +38,7 @@ class Asking:
         path = await self._door.ensure_waiting(request)
         where = (
             f"Only the person decides, so write and move no file for it. The request waits in {path};"
-            f" {self._door.how}, the same call sends it."
+            f" {self._door.how}, the same call {_released(request)}."
         )
         if used:
             where = f"{used[0].path} was used before and is no new yes. {where}"
@@ -74,7 +74,7 @@ def open_request(
     """A request of a tool, as it begins; `before` is what became of the same mail."""
     note = None
     if before is not None and before.state == "sent":
-        note = describe_earlier_send(before.id, before.left)
+        note = describe_earlier_send(before.id, before.left, before.action.noun)
     name = uuid.uuid4().hex[:16]
     sender = None
     participants: tuple[str, ...] = ()
@@ -103,6 +103,12 @@ def open_request(
         warnings=warnings,
         note=note,
     )
+
+
+def _released(request: Request) -> str:
+    if request.action.noun == "call":
+        return "gives its result"
+    return "sends it"
 
 
 def participants_of(mail: FullMessage) -> tuple[str, ...]:

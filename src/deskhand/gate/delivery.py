@@ -29,17 +29,16 @@ from deskhand.errors import (
     TimedOut,
     UnderWay,
 )
-from deskhand.gate import enclosures, later, ledger, proofs, returning, sends
-from deskhand.gate.actions import Mail, MailChange, compose
+from deskhand.gate import later, ledger, proofs, results, returning, sends
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
+from deskhand.gate.hands import Hand, Servers, hand_for, no_servers
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.outcomes import Departure, Failed, Limited, Released, result_of
 from deskhand.gate.rate import Wait, limits_of
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import Request, file_name
-from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
-from deskhand.mail.changes import Deed
+from deskhand.mail import Mailbox, NotSent, Sent, Unclear
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")
@@ -68,56 +67,6 @@ class _Unseen:
 _Sending = Sent | Unclear | _Refused | _Unseen
 
 
-class MailHand:
-    """How a mail leaves: by a token that finds it again, whatever becomes of the answer."""
-
-    def __init__(self, mailbox: Mailbox, mail: Outgoing) -> None:
-        self._mailbox = mailbox
-        self._mail = mail
-
-    async def prepare(self) -> str:
-        return await self._mailbox.prepare(self._mail)
-
-    async def send(self, token: str, keep: Keep) -> Sent:
-        return await self._mailbox.send(token, self._mail, keep)
-
-    async def check(self, token: str) -> Sent | NotSent | Unclear:
-        return await self._mailbox.check(token, self._mail)
-
-
-class ChangeHand:
-    """How mails are changed. It may be done twice, so that nobody has to know whether it was done."""
-
-    def __init__(self, mailbox: Mailbox, action: MailChange) -> None:
-        self._mailbox = mailbox
-        self._action = action
-
-    async def prepare(self) -> str:
-        return self._action.digest
-
-    async def send(self, token: str, keep: Keep) -> Sent:
-        await keep(token)
-        ids = [mail.id for mail in self._action.mails]
-        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
-        return Sent("", "")
-
-    async def check(self, token: str) -> Sent | NotSent | Unclear:
-        return NotSent(token)
-
-
-Hand = MailHand | ChangeHand
-
-
-async def hand_for(request: Request, mailbox: Callable[[], Mailbox], store: Store) -> Hand:
-    match request.action:
-        case Mail() as mail:
-            date = request.frozen or request.created
-            contents = await store.read(enclosures.load, mail.attachments)
-            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date, contents))
-        case MailChange() as change:
-            return ChangeHand(mailbox(), change)
-
-
 class Delivery:
     def __init__(
         self,
@@ -127,10 +76,12 @@ class Delivery:
         door: Door,
         now: Callable[[], datetime],
         lease: timedelta = LEASE,
+        servers: Callable[[], Servers] = no_servers,
     ) -> None:
         self._settings = settings
         self._store = store
         self._mailbox = mailbox
+        self._servers = servers
         self._door = door
         self._now = now
         self._lease = lease
@@ -232,7 +183,7 @@ class Delivery:
                     sent, self._now(), edited=request.digest != request.asked, action=request.action
                 )
                 untold = not call.proposed and request.origin == "tool"
-                await self.record(call, done, lambda tx: ledger.mark_sent(tx, request, sent, untold=untold))
+                await self.record(call, done, lambda tx: self._mark_sent(tx, request, sent, untold=untold))
             case _Refused(error):
                 done = Failed(error)
                 await self.record(call, done, lambda tx: self._put_back(tx, request, error))
@@ -245,10 +196,15 @@ class Delivery:
         await self._door.follow(request)
         return done
 
+    def _mark_sent(self, tx: Transaction, request: Request, sent: Sent, *, untold: bool) -> None:
+        ledger.mark_sent(tx, request, sent, untold=untold)
+        if sent.result is not None:
+            results.keep(tx, request.id, sent.result, self._now())
+
     async def _try(self, request: Request, call: GateCall) -> _Sending:
         """Send once. Where the answer is lost, look; only what is certainly not sent is sent again."""
         try:
-            hand = await hand_for(request, self._mailbox, self._store)
+            hand = await hand_for(request, self._mailbox, self._store, self._servers)
         except SendFailed as error:  # the bytes of an attachment are gone
             return _Refused(error) if request.token is None else _Unseen(error)
         found = await self._prepare_or_check(request, hand, call)
@@ -286,7 +242,8 @@ class Delivery:
 
     async def _send_once(self, request: Request, token: str, hand: Hand) -> _Sending | NotSent:
         """The one place where something leaves the desk: the lease is ours, and the hand says when it may leave."""
-        if request.lease is None or self._now() + timedelta(seconds=self._step) > request.lease:
+        patience = self._step * hand.steps
+        if request.lease is None or self._now() + timedelta(seconds=patience) > request.lease:
             return _Unseen(_under_way())
         kept: list[str] = []
 
@@ -296,7 +253,7 @@ class Delivery:
             kept.append(later)
 
         try:
-            with anyio.fail_after(self._step):
+            with anyio.fail_after(patience):
                 return await hand.send(token, keep)
         except UnderWay as error:
             return _Unseen(error)
@@ -323,7 +280,7 @@ class Delivery:
     def _unknown(self, request: Request) -> OutcomeUnknown:
         path = self._settings.own_path("Pending_Approval", request.file)
         return OutcomeUnknown(
-            "outcome unknown; the mail may or may not have been sent, and it is not sent again by itself",
+            f"outcome unknown; {request.action.unknown}",
             hint=f"the person can look into the Sent folder and decide with {path}",
             reason="unknown",
             request=path,
@@ -331,9 +288,10 @@ class Delivery:
 
     async def _leave_to_person(self, request: Request, why: str, call: GateCall) -> Failed:
         """Nobody knows whether it was sent: it waits for the person again, and says so."""
+        action = request.action
         note = (
-            f"This mail may have been sent already ({why}). Look into your Sent folder. To send it once more,"
-            " move this file to Approved/; to leave it at that, to Rejected/."
+            f"This {action.noun} may have {action.done} already ({why}). {action.where_to_look} To {action.again} it"
+            " once more, move this file to Approved/; to leave it at that, to Rejected/."
         )
         file = file_name(request.id, request.action.kind, request.revision + 1)
         failed = Failed(self._unknown(replace(request, file=file)))

@@ -24,7 +24,21 @@ class Face(BaseModel):
     may_be_permitted: ClassVar[bool] = False
     """Whether the person may let others like it through, see `permissions`."""
     free: ClassVar[frozenset[str]] = frozenset()
-    """Fields in which these may differ."""
+    """Fields in which these may differ; where there is none, a permission is for the same thing once more."""
+
+    noun: ClassVar[str] = "mail"
+    done: ClassVar[str] = "been sent"
+    again: ClassVar[str] = "send"
+    where_to_look: ClassVar[str] = "Look into your Sent folder."
+    unknown: ClassVar[str] = "the mail may or may not have been sent, and it is not sent again by itself"
+    """How it is spoken of where nobody knows whether it was done."""
+    is_told_again: ClassVar[bool] = True
+    """Whether the same call soon afterwards is taken for the one whose answer was lost."""
+
+    @property
+    def rows(self) -> tuple[tuple[str, str], ...]:
+        """What it says, name by name; empty where its body says it all."""
+        return ()
 
     @cached_property
     def digest(self) -> str:

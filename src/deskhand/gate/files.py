@@ -128,6 +128,10 @@ def _page(request: Request, how: str) -> str:
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
+    if action.rows:
+        parts.insert(
+            2, "## Arguments\n\n" + "\n\n".join(f"{escape(name)}\n\n{fenced(text)}" for name, text in action.rows)
+        )
     if action.attachments:
         parts.insert(3, "## Attachments\n\n" + "\n".join(f"- {escape(each.describe())}" for each in action.attachments))
     if len(action.everybody) > 1:

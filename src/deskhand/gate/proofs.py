@@ -220,8 +220,9 @@ class Policy:
         return None
 
     def demand_own_password(self, kept: str) -> None:
-        """Refuse a password that somebody else put into the database."""
-        if not passwords.is_genuine(kept, self.seal, seal_needed=self.seals_password()):
+        """Refuse a password that somebody else put into the database, where it would be worth it."""
+        seal_needed = self.least == "passkey" and self.seals_password()
+        if not passwords.is_genuine(kept, self.seal, seal_needed=seal_needed):
             hint = "set it again: `deskhand password set`; of a guarded desk with sudo"
             raise Denied("the password in the database was not set by this desk", reason="proof", hint=hint)
 

@@ -10,6 +10,7 @@ from deskhand.clock import iso
 from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.requests import Request
+from deskhand.gate.toolcall import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,9 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
             parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}
+        case ToolCall():
+            target = proposal.target
+            parameters = {"server": proposal.server, "tool": proposal.tool, "definition": proposal.definition}
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)

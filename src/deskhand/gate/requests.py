@@ -161,16 +161,19 @@ def is_draft_id(text: object) -> bool:
     return 0 < len(rest) <= 64 and rest.isascii() and rest.replace("-", "").replace("_", "").isalnum()
 
 
-def describe_earlier_send(request_id: str, at: datetime) -> str:
-    return f"Exactly this mail was sent before, on {iso(at)} (request {request_id})."
+def describe_earlier_send(request_id: str, at: datetime, noun: str = "mail") -> str:
+    done = "sent" if noun == "mail" else "made"
+    return f"Exactly this {noun} was {done} before, on {iso(at)} (request {request_id})."
 
 
 def file_name(request_id: str, kind: str, revision: int) -> str:
     """What a sealed request is called in the vault."""
-    word = kind.removesuffix("_email")
+    name = f"email-{kind.removesuffix('_email')}-{request_id}"
+    if kind == "call_tool":
+        name = f"call-{request_id}"
     if revision == 1:
-        return f"email-{word}-{request_id}.md"
-    return f"email-{word}-{request_id}-{revision}.md"
+        return f"{name}.md"
+    return f"{name}-{revision}.md"
 
 
 def draft_file_name(draft_id: str) -> str:

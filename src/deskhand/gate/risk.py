@@ -12,6 +12,7 @@ import idna
 from deskhand import unseen
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
 
@@ -78,7 +79,10 @@ _Reasons = Iterator[tuple[Level, str]]
 
 def assess(facts: Facts) -> Risk:
     """How carefully the person should look before saying yes, and at what."""
-    found = [each for check in _CHECKS for each in check(facts)]
+    return _weigh([each for check in _CHECKS for each in check(facts)])
+
+
+def _weigh(found: list[tuple[Level, str]]) -> Risk:
     found.sort(key=lambda each: -_LEVELS.index(each[0]))
     if not found:
         return Risk("low", ())
@@ -257,6 +261,10 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
 )
 
 
+_TEXT_CHECKS = (_repetition, _links, _characters, _topic, _weight)
+"""Those that look at nothing but a text."""
+
+
 def read_html(body: str, *, as_text: bool = False) -> Visible | None:
     """What a reader sees of a body that leaves as HTML; None where it leaves as plain text."""
     if as_text or not mime.is_html(body):
@@ -347,6 +355,17 @@ def assess_change(change: MailChange) -> Risk:
     return Risk(reasons[0][0], tuple(text for _, text in reasons))
 
 
+def assess_call(call: ToolCall, made_before: str | None) -> Risk:
+    """What is odd about a call: all that its arguments say is looked at as the text of a mail is."""
+    names = {part for path, _ in call.rows for part in path.split(".")}
+    odd = [name for name in (call.tool, *sorted(names)) if _scripts(name) > 1 or unseen.describe(name)]
+    text = "\n".join(value for _, value in call.rows)
+    facts = Facts(call.server, (), call.subject, text, as_text=True, sent_before=made_before)
+    found = [each for check in _TEXT_CHECKS for each in check(facts)]
+    found += [("high", f"A name in it mixes alphabets or hides something: {name}.") for name in odd[:10]]
+    return _weigh(found)
+
+
 def assess_action(action: Action, **known: Any) -> Risk:
     """What is odd about an action of any kind; `known` is what the desk knows beside it, as in `Facts`."""
     match action:
@@ -356,6 +375,8 @@ def assess_action(action: Action, **known: Any) -> Risk:
             return assess(Facts(account, action.everybody, subject, body, **known))
         case MailChange() as change:
             return assess_change(change)
+        case ToolCall() as call:
+            return assess_call(call, known.get("sent_before"))
 
 
 def assess_text(action: Action) -> list[str]:

@@ -24,7 +24,7 @@ from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "draft"]
+Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
 _AT_ONCE = 200
@@ -62,6 +62,8 @@ class Card:
     bcc: tuple[Recipient, ...]
     subject: str
     body: str
+    rows: tuple[tuple[str, str], ...]
+    """The arguments of a call, each by its path."""
     attachments: tuple[Enclosure, ...]
     send_at: datetime | None
     as_text: bool
@@ -313,6 +315,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         bcc=named[2],
         subject=mail.subject,
         body=mail.body,
+        rows=mail.rows,
         attachments=mail.attachments,
         send_at=mail.send_at,
         as_text=mail.as_text,
@@ -344,7 +347,7 @@ def _risk(request: Request, named: Named, known: Acquaintance, sent: tuple[str, 
         participants=request.participants,
         domains=known.domains,
         warnings=request.warnings,
-        sent_before=describe_earlier_send(*sent) if sent else None,
+        sent_before=describe_earlier_send(*sent, request.action.noun) if sent else None,
     )
     if request.fault is None:
         return found

@@ -102,6 +102,8 @@ class Sent:
     thread_id: str
     remark: str | None = None
     """What the person should know of it, though it left."""
+    result: str | None = None
+    """What another server answered to a call, as JSON; of a mail there is none."""
 
 
 @dataclass(frozen=True, slots=True)

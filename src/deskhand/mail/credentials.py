@@ -1,5 +1,6 @@
 """The person's tokens and passwords: in the system's keyring, else in a file that only they can read."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,18 @@ def recall(home: Path, name: str) -> str | None:
         return keyring.get_password(SERVICE, _user(home, name)) if keyring else None
     except KeyringError:
         return None
+
+
+def forget(home: Path, name: str) -> None:
+    """Keep nothing under `name` any more."""
+    from keyring.errors import KeyringError
+
+    _file(home, name).unlink(missing_ok=True)
+    keyring = _keyring()
+    if keyring is None:
+        return
+    with suppress(KeyringError):  # it was never there, or the keyring does not open
+        keyring.delete_password(SERVICE, _user(home, name))
 
 
 def write_private(file: Path, text: str) -> None:

@@ -185,13 +185,18 @@ def known_client(settings: Settings) -> InstalledClient:
         ) from None
 
 
-def sign_in(settings: Settings, client: InstalledClient, visit: Callable[[str], None]) -> str:
-    """Let the person consent in a browser that `visit` sends to the URL; where the token is kept."""
+def sign_in(
+    settings: Settings, client: InstalledClient, visit: Callable[[str], None], paste: Callable[[], str] | None = None
+) -> str:
+    """Let the person consent in a browser that `visit` sends to the URL; where the token is kept.
+
+    Where the browser runs on another machine it cannot come back; `paste` gives the address at which it ended.
+    """
     with _Landing(("127.0.0.1", 0), _Page) as landing:
         redirect = f"http://127.0.0.1:{landing.server_port}"
         consent = Consent(client, redirect, secrets.token_urlsafe(24), secrets.token_urlsafe(64))
         visit(consent.url)
-        code = _wait_for_code(landing, consent)
+        code = _read_code(_parse_answer(paste()) if paste else _wait_for_answer(landing), consent)
     proof = {"client_id": client.client_id, "client_secret": client.client_secret, "code": code}
     proof |= {"code_verifier": consent.verifier, "redirect_uri": redirect}
 
@@ -237,10 +242,23 @@ class _Page(BaseHTTPRequestHandler):
         """Log nothing: the request line holds the code."""
 
 
-def _wait_for_code(landing: _Landing, consent: Consent) -> str:
+def _wait_for_answer(landing: _Landing) -> dict[str, str]:
     while landing.answer is None:
         landing.handle_request()
-    answer = landing.answer
+    return landing.answer
+
+
+def _parse_answer(address: str) -> dict[str, str]:
+    answer = {key: values[0] for key, values in parse_qs(urlsplit(address.strip()).query).items()}
+    if "state" not in answer:
+        raise AuthRequired(
+            "that is not the address at which the browser ended",
+            hint=f"run `{LOGIN} --paste` again, and copy all of it, from http://127.0.0.1 to its end",
+        )
+    return answer
+
+
+def _read_code(answer: dict[str, str], consent: Consent) -> str:
     if not secrets.compare_digest(answer["state"].encode(), consent.state.encode()):
         raise AuthRequired("the answer in the browser belongs to another sign-in", hint=f"run `{LOGIN}` again")
     if "code" not in answer:

@@ -47,6 +47,7 @@ def is_absent(value: object) -> bool:
 class NoteMatch(BaseModel):
     path: str
     snippet: str | None = None
+    why: str | None = Field(None, exclude_if=is_absent, description="words, or meaning with how alike from 0 to 1")
 
 
 class NoteList(BaseModel):
@@ -55,6 +56,7 @@ class NoteList(BaseModel):
     # It comes with a next page: exact where that is cheap, else the most there can be.
     total: int | None = Field(None, exclude_if=is_absent)
     as_of: datetime | None = Field(None, exclude_if=is_absent)
+    not_known: int | None = Field(None, exclude_if=is_absent, description="notes the model has not seen yet")
 
 
 class Index:

@@ -4,12 +4,13 @@ import json
 import os
 import posixpath
 import unicodedata
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, WithJsonSchema
 
@@ -17,12 +18,16 @@ from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
 from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
 from deskhand.notes.editing import Edit, EditedText
-from deskhand.notes.index import Index, NoteList, is_absent
+from deskhand.notes.index import Index, NoteList, NoteMatch, is_absent
 from deskhand.notes.links import Move, ending, is_attachment, relink, same, stem
+from deskhand.notes.meaning import Likeness, Meaning
 from deskhand.notes.outline import Lines, read_outline
 from deskhand.notes.templates import DATE, Filler, format_date
 
+SearchBy = Literal["words", "meaning", "both"]
 _TRIES = 5
+_SNIPPET = 160
+_RANKS = 60
 _PAGE = 1000
 _LISTED = 200
 _TAGS = 500
@@ -137,6 +142,9 @@ class Vault:
 
     def close(self) -> None:
         self._index.close()
+
+    meaning: Meaning | None = None
+    """The search by meaning, where a model for it is configured."""
 
     @property
     def index(self) -> Index:
@@ -401,8 +409,24 @@ class Vault:
         with paths.opened(self._root, paths.folder_path(directory)) as (_, found):
             return self._index.list("/".join(found), _field(filter_), limit, cursor)
 
-    def search(self, query: str, limit: int, cursor: str | None) -> NoteList:
-        return self._index.search(query, limit, cursor)
+    def search(self, query: str, limit: int, cursor: str | None, by: SearchBy = "words") -> NoteList:
+        if by == "words":
+            return self._index.search(query, limit, cursor)
+        if self.meaning is None:
+            raise InvalidInput(
+                "This desk does not search notes by meaning.",
+                fields=[FieldProblem("by", "needs an embedding model", by, "words")],
+                hint="The person can set notes.embedding_url and notes.embedding_model; by=words works always.",
+            )
+        if cursor is not None:
+            raise InvalidInput("By meaning there is one page.", hint="Ask without a cursor, with a higher limit.")
+        found, left = self.meaning.search(query, limit)
+        alike = [_describe_likeness(each) for each in found]
+        page = NoteList(notes=alike, not_known=left or None)
+        if by == "both":
+            worded = self._index.search(query, limit, None).notes
+            page.notes = _merged([note.model_copy(update={"why": "words"}) for note in worded], alike)[:limit]
+        return page
 
     def folder(self, directory: str) -> FolderListing:
         with paths.opened(self._root, paths.folder_path(directory)) as (folder, found), os.scandir(folder) as listed:
@@ -454,6 +478,25 @@ class Vault:
                 self._index.touch(holder)
                 return 1
         raise Changed(f"{holder} is being written all the time")
+
+
+def _describe_likeness(found: Likeness) -> NoteMatch:
+    line = " ".join(found.text.split())[:_SNIPPET]
+    return NoteMatch(path=found.path, snippet=line or None, why=f"meaning {found.score:.2f}")
+
+
+def _merged(worded: Sequence[NoteMatch], alike: Sequence[NoteMatch]) -> list[NoteMatch]:
+    """Both lists as one: who stands high in either stands high, who is in both highest."""
+    scores: dict[str, float] = defaultdict(float)
+    shown: dict[str, NoteMatch] = {}
+    for note in (*worded, *alike):
+        known = shown.setdefault(note.path, note)
+        if known is not note:
+            shown[note.path] = known.model_copy(update={"why": f"{known.why}, {note.why}"})
+    for listed in (worded, alike):
+        for rank, note in enumerate(listed):
+            scores[note.path] += 1 / (_RANKS + rank)
+    return [shown[path] for path in sorted(scores, key=scores.__getitem__, reverse=True)]
 
 
 def _as_note(path: str) -> str:

@@ -13,6 +13,7 @@ from deskhand.app import Desk
 from deskhand.errors import DeskError, mcp_error
 from deskhand.servers import SERVERS, ServerKind
 from deskhand.servers.callers import PointToMetadata
+from deskhand.servers.foreign import open_door
 from deskhand.servers.server import DeskServer
 
 # The desk has a terminal of its own: a tmux session that ends must not take it along.
@@ -49,6 +50,41 @@ class ServerDoor:
             await asyncio.Event().wait()
 
 
+class GuardDoors:
+    """Where the servers behind the gate answer, each under its name; one opens when somebody comes."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._open: dict[str, tuple[asyncio.Task[None], asyncio.Future[ASGIApp]]] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            app = await self._find(scope["path_params"]["name"])
+        except DeskError as error:
+            app = JSONResponse(mcp_error(error), error.http_status)
+        await app(scope, receive, send)
+
+    async def _find(self, name: str) -> ASGIApp:
+        self._desk.foreign.entry(name)
+        if name not in self._open:
+            there: asyncio.Future[ASGIApp] = asyncio.get_running_loop().create_future()
+            self._open[name] = (asyncio.create_task(self._stand_open(name, there)), there)
+        return await asyncio.shield(self._open[name][1])
+
+    async def _stand_open(self, name: str, there: asyncio.Future[ASGIApp]) -> None:
+        server = open_door(self._desk, name, self._desk.token())
+        app = server.streamable_http_app(streamable_http_path=f"/guard/{name}/mcp")
+        async with server.session_manager.run():
+            there.set_result(app)
+            await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        tasks = [task for task, _ in self._open.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Doors:
     desk: Desk
@@ -56,6 +92,7 @@ class Doors:
     servers: list[DeskServer] = field(default_factory=list)
     closed: list[ServerDoor] = field(default_factory=list)
     """The doors that will open by themselves: their vault is named, but not there yet."""
+    guard: GuardDoors | None = None
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
@@ -71,11 +108,15 @@ class Doors:
             for task in late:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
+            if self.guard is not None:
+                await self.guard.close()
 
 
 def open_doors(desk: Desk) -> Doors:
     """A route for each door; one whose part is not set up answers with what to set."""
-    made = Doors(desk)
+    guard = GuardDoors(desk)
+    made = Doors(desk, guard=guard)
+    made.routes.append(Route("/guard/{name}/mcp", guard))
     vault = desk.settings.vault_path
     for kind in SERVERS.values():
         door = ServerDoor(desk, kind)

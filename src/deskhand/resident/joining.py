@@ -17,6 +17,7 @@ from deskhand.app import Desk, Seat
 from deskhand.config import OPTIONS, Settings, is_secret, load
 from deskhand.errors import BadConfig, DeskError
 from deskhand.servers import SERVERS
+from deskhand.servers.foreign import open_door
 from deskhand.servers.server import DeskServer
 from deskhand.servers.wire import Wire
 
@@ -110,7 +111,7 @@ class JoiningDoor:
     def _admit(self, user: int, name: str, scopes: str, folder: str, *given: str) -> DeskServer:
         """The server for this caller; refused where its environment asks for another desk than this one."""
         if name not in SERVERS:
-            raise BadConfig(f"there is no server {name}")
+            self._desk.foreign.entry(name)
         variables = dict(each.split("=", 1) for each in given if each)
         if self._settings.is_guarded and not guard.is_own_home(variables.get("DESKHAND_HOME")):
             raise BadConfig("the environment sets DESKHAND_HOME to something else")
@@ -134,7 +135,10 @@ class JoiningDoor:
 
     def _make(self, name: str, scopes: str, seat: Seat | None) -> DeskServer:
         options = {"ends_with_tmux": False} if name == "agentmail" else {}
-        server = SERVERS[name].make(self._desk.seat(seat) if seat else self._desk, None, **options)
+        if name in SERVERS:
+            server = SERVERS[name].make(self._desk.seat(seat) if seat else self._desk, None, **options)
+        else:
+            server = open_door(self._desk, name)
         if scopes:
             server.narrow(scopes.split(" "))
         return server

@@ -22,7 +22,7 @@ from deskhand.agents.mailman import AGAIN_SECONDS, Mailman
 from deskhand.app import Desk
 from deskhand.errors import BadConfig, DeskError
 from deskhand.listen import http_config
-from deskhand.orchestrator.loop import Orchestrator
+from deskhand.orchestrator.loop import TICK, Orchestrator
 from deskhand.parts import DownPart, Parts, describe_failure
 from deskhand.resident.demo import Arrivals
 from deskhand.resident.doors import open_doors
@@ -81,6 +81,7 @@ async def up(
                 say("ending")
                 app.state.stopping.set()
     finally:
+        await desk.close_foreign()
         await desk.close_mailbox()
         await desk.leave_tasks()
 
@@ -139,6 +140,9 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
     if not isinstance(closed.get(_MAILBOX), BadConfig):
         ending = asyncio.Event()
         yield Part("orchestrator", partial(_orchestrate, desk, ending), ending)
+    else:
+        yield Part("approvals", partial(_release, desk))
+    yield Part("guard", desk.foreign.run)
     if desk.settings.notify is not None:
         from deskhand.resident import notify
 
@@ -156,6 +160,14 @@ async def _sweep(desk: Desk) -> None:
             log.info("swept", extra={"what": line})
         desk.parts.works("sweeper")
         await asyncio.sleep(SWEEP_EVERY)
+
+
+async def _release(desk: Desk) -> None:
+    """Without a mailbox only calls of other servers' tools can be approved."""
+    while True:
+        await desk.gate.release_due()
+        desk.parts.works("approvals")
+        await asyncio.sleep(TICK)
 
 
 async def _tell_agents(desk: Desk) -> None:

@@ -3,7 +3,9 @@
 It adds nothing to what the other servers can do but a way to follow what waits for the person. Nothing here decides it.
 """
 
+import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC
 from functools import partial
 from typing import Annotated, Any
@@ -12,14 +14,16 @@ from urllib.parse import quote
 from anyio import to_thread
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.prompts import Prompt
-from mcp_types import CallToolResult, InputRequiredResult, ListResourcesResult, Resource
+from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import AuthRequired, AwaitsPerson, BadConfig, Denied, DeskError, OutOfScope, mcp_error, printable
+from deskhand.gate import results
 from deskhand.gate.requests import Request
+from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.mailboxes import Mailboxes
 from deskhand.servers.agentmail import agentmail_tools
@@ -28,6 +32,7 @@ from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, Handles, offer_card
 from deskhand.servers.email import describe_ended, email_tools
 from deskhand.servers.everyday import everyday_tools
+from deskhand.servers.foreign import asker, call, list_prefixed, progress_of, wanted_servers
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import account_names, mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools, say_place
@@ -37,6 +42,7 @@ from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.tasks import more_tasks_tools, tasks_lifespan, tasks_recorder, tasks_tools
 from deskhand.servers.tool import READS, DeskTool, tool
 from deskhand.servers.triage import triage_tools
+from deskhand.servers.unsubscribing import unsubscribing_tools
 from deskhand.tokens import Area
 
 INSTRUCTIONS = """\
@@ -96,6 +102,9 @@ class DeskAction(BaseModel):
     send_at: str | None = Field(None, exclude_if=lambda value: value is None)
     said: str | None = Field(description="the person's words with their no")
     message_id: str | None = Field(description="once it was sent")
+    result: dict[str, Any] | None = Field(
+        None, exclude_if=lambda value: value is None, description="what another server answered, for whoever asked"
+    )
 
 
 class DeskActions(BaseModel):
@@ -116,7 +125,8 @@ def action_tools(desk: Desk) -> list[DeskTool]:
 
     async def get_action(id: ActionId) -> DeskAction:  # noqa: A002 - what the model sees
         """Tell what became of a proposed mail or a draft: its state, and what the person said about it."""
-        return _action_of(await _find_seen(desk, id))
+        found = await _find_seen(desk, id)
+        return _action_of(found, await _find_result(desk, found))
 
     return [
         tool(pending_actions, title="What waits for the person", annotations=READS, recorded_by="nobody"),
@@ -128,6 +138,7 @@ def desk_tools(desk: Desk, demand_notes: Callable[[], None]) -> dict[Area, list[
     """The tools by the part of the desk they belong to. Where several share a name, the last one is taken."""
     gmail = gmail_tools(desk)
     mail = list({each.name: each for each in (*gmail, *email_tools(desk), *sending_tools(desk, demand_notes))}.values())
+    mail += unsubscribing_tools(desk)
     made: dict[Area, list[DeskTool]] = {
         "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
@@ -196,7 +207,8 @@ def _error_form(error: DeskError) -> dict[str, Any]:
 def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
     """Each call is written down as the tool's own server would do it."""
     mails = {each.name for make in (email_tools, gmail_tools, everyday_tools) for each in make(desk)} | {
-        "forward_email"
+        "forward_email",
+        "unsubscribe",
     }
     own: dict[str, Recorder] = dict.fromkeys(mails, mail_recorder(desk, "desk_mcp"))
     own |= dict.fromkeys((each.name for each in tools["tasks"]), tasks_recorder(desk, "desk_mcp"))
@@ -220,11 +232,24 @@ async def _find_seen(desk: Desk, id: str) -> Request:  # noqa: A002 - as everywh
 
 async def _is_seen(desk: Desk, request: Request) -> bool:
     """Whether the call sees the account from which it would leave."""
+    if isinstance(request.action, ToolCall):
+        return True
     mailbox = desk.mailbox
     return not isinstance(mailbox, Mailboxes) or await mailbox.sees_address(request.action.account)
 
 
-def _action_of(request: Request) -> DeskAction:
+async def _find_result(desk: Desk, request: Request) -> dict[str, Any] | None:
+    """What another server answered, where the caller is who asked for it."""
+    if not isinstance(request.action, ToolCall) or request.action.asker != asker():
+        return None
+    kept = await desk.store.read(results.find, request.id, desk.now())
+    if kept is None:
+        return None
+    answer: dict[str, Any] = json.loads(kept)
+    return answer.get("result") or answer
+
+
+def _action_of(request: Request, result: dict[str, Any] | None = None) -> DeskAction:
     action = request.action
     said = request.note if request.state == "rejected" else None
     return DeskAction(
@@ -241,6 +266,7 @@ def _action_of(request: Request) -> DeskAction:
         send_at=iso(action.send_at) if action.send_at else None,
         said=said,
         message_id=request.message_id,
+        result=result,
     )
 
 
@@ -269,7 +295,28 @@ class _WholeDesk(DeskServer):
 
     async def list_tools(self) -> list[MCPTool]:
         """Without the schemas of answers: they are half of all characters, and an answer says itself what it is."""
-        return [each.model_copy(update={"output_schema": None}) for each in await super().list_tools()]
+        listed = [*await super().list_tools(), *await self._list_foreign()]
+        return [each.model_copy(update={"output_schema": None}) for each in listed]
+
+    async def _list_foreign(self) -> list[MCPTool]:
+        """The tools of the servers behind the gate that are wanted here; one that is not there lists none."""
+        with suppress(DeskError):
+            self.demand("guard", writes=False)
+            return await list_prefixed(self.desk, frozenset(self._desk_tools))
+        return []
+
+    async def call_tool(
+        self, name: str, arguments: dict[str, Any], context: Context[None, Any] | None = None
+    ) -> CallToolResult | InputRequiredResult:
+        server, _, tool_name = name.partition("_")
+        if name in self._desk_tools or server not in wanted_servers(self.desk):
+            return await super().call_tool(name, arguments, context)
+        try:
+            self.demand("guard", writes=True)
+            asked = CallToolRequestParams(name=tool_name, arguments=arguments)
+            return await call(self.desk, server, asked, progress_of(context.request_context if context else None))
+        except DeskError as error:
+            return await self.refuse(error, context)
 
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """The notes by path, page after page, and last the newest mails of the inbox."""

@@ -1,18 +1,16 @@
 """How tools change mails: at once where the gate lets them, else the person is asked."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 
 from deskhand.app import Desk
-from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
+from deskhand.errors import Denied, DeskError
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released, filing
 from deskhand.gate.actions import ListedMail, UpdateEmails
 from deskhand.mail import MailSummary
 from deskhand.mail.changes import Deed
-from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.servers.callers import client
 from deskhand.servers.email import refusal_of
-from deskhand.servers.mail import account_of, one_line
+from deskhand.servers.mail import one_line, view_account_of
 
 
 async def needs_yes(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> bool:
@@ -25,7 +23,7 @@ async def change_mails(desk: Desk, change: Deed, mails: Sequence[MailSummary], b
     if not desk.settings.dev_mode and await desk.store.write(filing.take, asked, desk.now()):
         await desk.settle_record()
         return await desk.mailbox.change([mail.id for mail in mails], change)
-    with _view_one(mails):
+    with view_account_of(*mails):
         return await desk.gate.propose(asked, by, client=client())
 
 
@@ -53,12 +51,3 @@ async def _recall(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> Upd
 def _listed(mail: MailSummary) -> ListedMail:
     sender = one_line(mail.sender)[:200]
     return ListedMail(id=mail.id, sender=sender, subject=one_line(mail.subject)[:200], unread="UNREAD" in mail.labels)
-
-
-def _view_one(mails: Sequence[MailSummary]) -> AbstractContextManager[MailView]:
-    """What the person says yes to happens in one account."""
-    names = {account_of(mail) for mail in mails}
-    if len(names) > 1:
-        problem = "What waits for the person lies in one account: name it, and ask for each."
-        raise InvalidInput(problem, fields=[FieldProblem("account", problem)])
-    return viewing(MailView(frozenset(name for name in names if name) or None))

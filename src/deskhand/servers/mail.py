@@ -1,6 +1,6 @@
 """What the two mail servers have in common: their arguments' descriptions, and how a call goes on the record."""
 
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -9,11 +9,11 @@ from pydantic import Field
 from deskhand.app import Desk
 from deskhand.audit import Result, masked
 from deskhand.config import MAIN, MailKind
-from deskhand.errors import DeskError, printable
+from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
 from deskhand.gate import Outcome, Released
 from deskhand.gate.actions import MOST_RECIPIENTS
 from deskhand.mail import MailSummary
-from deskhand.mail.mailboxes import Mailboxes, split
+from deskhand.mail.mailboxes import Mailboxes, MailView, split, viewing
 from deskhand.servers.calls import Call, Recorder
 
 SENDS = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=True)
@@ -77,6 +77,15 @@ def account_of(mail: MailSummary) -> str | None:
     if not mail.account:
         return None
     return split(mail.id)[0] or MAIN
+
+
+def view_account_of(*mails: MailSummary) -> AbstractContextManager[MailView]:
+    """What follows happens in the account that has the mails, and no other; they lie in one."""
+    names = frozenset(name for name in map(account_of, mails) if name)
+    if len(names) > 1:
+        message = "What waits for the person lies in one account: name it, and ask for each."
+        raise InvalidInput(message, fields=[FieldProblem("account", message)])
+    return viewing(MailView(names)) if names else nullcontext(MailView())
 
 
 async def kind_of(desk: Desk, address: str) -> MailKind | None:

@@ -16,6 +16,7 @@ from deskhand.notes.vault import (
     NoteContent,
     NoteLinks,
     NoteOutline,
+    SearchBy,
     TagList,
     TemplatedNote,
 )
@@ -91,9 +92,10 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         query: Annotated[str, Field(min_length=1, description="text in names, frontmatter values or bodies")],
         limit: Annotated[int, Field(ge=1, le=200)] = 50,
         cursor: Cursor = None,
+        by: Annotated[SearchBy, Field(description="meaning and both need an embedding model")] = "words",
     ) -> NoteList:
         """Find notes by text, ignoring case: first the whole query as it stands, then notes with all its words."""
-        return desk.vault.search(query, limit, cursor)
+        return desk.vault.search(query, limit, cursor, by)
 
     return [
         tool(read_note, title="Read a note", annotations=READS, recorded_by="nobody"),

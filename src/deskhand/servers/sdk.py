@@ -3,11 +3,14 @@
 import contextlib
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, get_args
+from weakref import WeakSet
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.stdio import stdio_server
@@ -24,6 +27,10 @@ from deskhand.servers.wire import Wire
 class SDKServer(MCPServer[None]):
     """The SDK's server, with resources in pages and an answer to every line on stdin."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._connections: WeakSet[Any] = WeakSet()
+
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """One page of the resources; a server with many of them overrides it."""
         del cursor
@@ -34,6 +41,26 @@ class SDKServer(MCPServer[None]):
     ) -> ListResourcesResult:
         del ctx
         return await self.list_resource_page(params.cursor if params else None)
+
+    def answer(self, method: str, params: type[BaseModel], handler: Callable[[Any, Any], Awaitable[Any]]) -> None:
+        """Let the handler answer a method in place of the SDK, and remember who asked."""
+
+        async def answer(ctx: Any, given: Any) -> Any:
+            self._connections.add(ctx.session._connection)  # noqa: SLF001 - the session itself lives for one request
+            return await handler(ctx, given)
+
+        self._lowlevel_server.add_request_handler(method, params, answer)
+
+    def promise_changes(self) -> None:
+        """Say to clients of the first era that they are told when a list changed."""
+        server: Any = self._lowlevel_server
+        promised = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+        server.create_initialization_options = partial(server.create_initialization_options, promised)
+
+    async def tell_all(self, method: str) -> None:
+        """Send a notification to every client that is there."""
+        for connection in [*self._connections]:
+            await connection.notify(method, None)
 
     async def run_stdio_async(self) -> None:
         async with stdio_server() as (incoming, outgoing):

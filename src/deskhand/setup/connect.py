@@ -64,9 +64,13 @@ def plan_entry(client: Client, file: Path, name: str, server: Program | Address)
             f"{client.title} starts programs and takes no addresses in its file",
             hint="connect it without --http, or add the address on its own page for connectors",
         )
+    return plan_words(client, file, name, entry(client, name, server))
+
+
+def plan_words(client: Client, file: Path, name: str, new: dict[str, Any]) -> ClientPlan:
+    """The file with this entry in it, in the client's own words."""
     before = files.content(file)
     text, old = _read(client, file, before, name)
-    new = entry(client, name, server)
     after = before
     if before is None or old != new:
         changed = _with_entry(client, text, name, new)
@@ -137,6 +141,16 @@ def find_entry(client: Client, file: Path, name: str) -> dict[str, Any] | None:
         return None
     _, found = _read(client, file, data, name)
     return found
+
+
+def entries_of(client: Client, file: Path) -> dict[str, dict[str, Any]]:
+    """All servers that the client's file names."""
+    data = files.content(file)
+    if data is None:
+        raise NotFound(f"there is no file {file}", hint=f"{client.title} keeps its servers there")
+    _read(client, file, data, "")
+    found = _parse(client, data.decode()).get(client.table) or {}
+    return {name: entry for name, entry in found.items() if isinstance(entry, dict)}
 
 
 def own_command(client: Client, name: str, server: Program | Address) -> str | None:

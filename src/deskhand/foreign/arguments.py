@@ -1,0 +1,71 @@
+"""The arguments of a call: the one way in which they are written down, and what stands at a path in them."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deskhand.errors import FieldProblem, InvalidInput
+
+MOST = 1_000_000
+"""Characters of the arguments; nobody can say yes to more."""
+
+
+def canonical(arguments: Mapping[str, Any]) -> str:
+    """JSON with sorted keys, numbers as they came; what no JSON can say is refused."""
+    try:
+        text = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise refuse("arguments", f"the arguments cannot be written as JSON: {error}") from error
+    if len(text) > MOST:
+        raise refuse("arguments", f"{len(text):,} characters are more than anybody can approve")
+    return text
+
+
+def find_values(values: Any, path: str) -> list[Any]:
+    """What stands at a path such as `issue.labels.0`, or with `labels.*` in each place; empty where nothing does."""
+    if not path:
+        return [values]
+    first, _, rest = path.partition(".")
+    match values:
+        case dict() if path in values:
+            return [values[path]]
+        case dict() if first in values:
+            return find_values(values[first], rest)
+        case list() if first == "*":
+            return _find_in_each(values, rest)
+        case list() if first.isascii() and first.isdecimal() and len(first) < 8 and int(first) < len(values):
+            return find_values(values[int(first)], rest)
+        case _:
+            return []
+
+
+def _find_in_each(values: list[Any], path: str) -> list[Any]:
+    """All of them, or none where one place has nothing there."""
+    found = [find_values(each, path) for each in values]
+    if not all(found):
+        return []
+    return [each for several in found for each in several]
+
+
+def list_rows(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Each argument by its path; a text as a text."""
+    match value:
+        case dict() if value:
+            for key in sorted(value):
+                yield from list_rows(value[key], f"{path}.{key}" if path else key)
+        case list() if any(isinstance(each, dict | list) for each in value):
+            for place, each in enumerate(value):
+                yield from list_rows(each, f"{path}.{place}")
+        case _ if path:
+            yield path, write_value(value)
+
+
+def write_value(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
+def refuse(field: str, message: str, received: str | None = None) -> InvalidInput:
+    return InvalidInput(message, fields=[FieldProblem(field, message, received)])

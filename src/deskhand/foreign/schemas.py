@@ -1,0 +1,78 @@
+"""Whether a value is what a stranger's JSON schema allows: bounded in time, whatever the schema says.
+
+Its patterns are matched by a machine that takes linear time. Where a schema names itself without end, names another
+place, or cannot be understood, nothing is held against the value: the server checks it again.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Annotated, Any
+
+from pydantic import StringConstraints, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
+
+from deskhand.errors import printable
+
+MOST_LOOKUPS = 5000
+
+
+@lru_cache(maxsize=256)
+def compile_pattern(pattern: str) -> TypeAdapter[str]:
+    """Raises ValueError for one that cannot be matched in linear time, such as one that looks back."""
+    try:
+        return TypeAdapter(Annotated[str, StringConstraints(pattern=pattern, strict=True)])
+    except SchemaError as error:
+        raise ValueError(str(error).partition("\n")[2].strip() or str(error)) from error
+
+
+def is_match(pattern: TypeAdapter[str], text: object) -> bool:
+    try:
+        pattern.validate_python(text)
+    except ValidationError:
+        return False
+    return True
+
+
+def find_problem(shape: Mapping[str, Any], value: object) -> str | None:
+    """What the schema does not allow; None where it allows the value, or cannot be understood."""
+    from jsonschema import SchemaError as BadSchema
+    from jsonschema.exceptions import best_match
+    from referencing import Registry
+    from referencing.exceptions import Unresolvable
+
+    try:
+        found = best_match(_validator()(shape, registry=Registry()).iter_errors(value))
+    except (BadSchema, Unresolvable, RecursionError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+    if found is None:
+        return None
+    place = ".".join(str(part) for part in found.absolute_path)
+    return printable(f"{place}: {found.message}" if place else found.message, 300)
+
+
+def _validator() -> Any:
+    """Reaches nothing but the schema itself, and looks up no more names than an honest one has."""
+    from jsonschema import Draft202012Validator, validators
+
+    honest = Draft202012Validator.VALIDATORS["$ref"]
+    left = iter(range(MOST_LOOKUPS))
+
+    def look_up(*args: Any) -> Any:
+        if next(left, None) is None:
+            raise ValueError("the schema names itself too often")
+        return honest(*args)
+
+    own = {"$ref": look_up, "pattern": _check_pattern, "patternProperties": _skip}
+    return validators.extend(Draft202012Validator, own)
+
+
+def _check_pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema.exceptions import ValidationError as Problem
+
+    del validator, schema
+    if isinstance(instance, str) and not is_match(compile_pattern(pattern), instance):
+        yield Problem(f"{printable(instance, 60)!r} does not match {printable(pattern, 60)!r}")
+
+
+def _skip(*_: Any) -> Iterator[Any]:
+    return iter(())

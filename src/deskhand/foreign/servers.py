@@ -1,0 +1,200 @@
+"""All servers behind the gate of one desk: each is started when it is needed, kept, and started again when it died."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from mcp import MCPError
+
+from deskhand.errors import Denied, NotFound, SendFailed, ServerDown, printable
+from deskhand.foreign.definitions import Definitions, digest_of, find_changed, pin_first, read_pins
+from deskhand.foreign.rules import FILE, GuardRule, ServerEntry, read_servers
+from deskhand.foreign.session import ForeignServer, ListChange, written
+from deskhand.parts import Parts
+
+PATIENCE = 20.0
+"""Seconds in which a caller waits for a server that is just starting."""
+LOOK = 2.0
+"""Seconds between two looks whether `guard.toml` says something else."""
+LONGEST_RESULT = 1_000_000
+"""Characters of a result that are kept for whoever asked."""
+
+
+class Listener(Protocol):
+    async def hear_change(self, name: str, change: ListChange) -> None: ...
+
+
+class Foreign:
+    def __init__(self, home: Path, parts: Parts) -> None:
+        self._home = home
+        self._parts = parts
+        self._listeners: WeakSet[Listener] = WeakSet()
+        self._kept: dict[str, tuple[ForeignServer, asyncio.Task[None]]] = {}
+        self._read: tuple[tuple[int, int] | None, dict[str, ServerEntry]] = (None, {})
+
+    # What the person wrote down.
+
+    @property
+    def entries(self) -> dict[str, ServerEntry]:
+        """As `guard.toml` stands now."""
+        stamp = _stamp(self._home / FILE)
+        if stamp is None:
+            return {}
+        if stamp != self._read[0]:
+            self._read = (stamp, read_servers(self._home))
+        return self._read[1]
+
+    def entry(self, name: str) -> ServerEntry:
+        try:
+            return self.entries[name]
+        except KeyError:
+            hint = "`deskhand guard list` names those that are there"
+            raise NotFound(f"there is no server {printable(name, 60)} behind the gate", hint=hint) from None
+
+    def rule_for(self, name: str, tool: str, arguments: Mapping[str, Any]) -> GuardRule:
+        return self.entry(name).rule_for(tool, arguments)
+
+    def pins(self, server: ForeignServer) -> Definitions:
+        found = read_pins(self._home, server.name)
+        if found is None:
+            return pin_first(self._home, server.name, server.definitions())
+        return found
+
+    def demand_pinned(self, server: ForeignServer, tool: str) -> dict[str, Any]:
+        """The definition of a tool, where it is what the person has seen."""
+        listed = server.definitions()
+        pinned = self.pins(server)
+        if tool not in listed and tool not in pinned:
+            raise NotFound(f"the server {server.name} has no tool {printable(tool, 60)}")
+        if listed.get(tool) != pinned.get(tool):
+            raise Denied(
+                f"the definition of {printable(tool, 60)} is not what the person has seen",
+                reason="changed_definition",
+                hint=f"the person looks at it with `deskhand guard review {server.name}`; until then it is closed",
+            )
+        return pinned[tool]
+
+    def closed_tools(self, server: ForeignServer) -> list[str]:
+        return find_changed(self.pins(server), server.definitions())
+
+    # Who hears of a list that changed.
+
+    def listen(self, listener: Listener) -> None:
+        """Tell the listener of every change, for as long as somebody else holds it."""
+        self._listeners.add(listener)
+
+    async def _tell(self, name: str, change: ListChange) -> None:
+        for listener in [*self._listeners]:
+            await listener.hear_change(name, change)
+
+    # Keeping them.
+
+    async def run(self) -> None:
+        """Keep every server that `guard.toml` names, for as long as the desk runs."""
+        try:
+            while True:
+                entries = self.entries
+                for name in [*self._kept]:
+                    if name not in entries:
+                        await self._drop(name)
+                for name in entries:
+                    await self._keep(name)
+                self._parts.works("guard")
+                await asyncio.sleep(LOOK)
+        finally:
+            await self.close()
+
+    async def open(self, name: str) -> ForeignServer:
+        """The server, where it is there or comes soon."""
+        server = await self._keep(name)
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await server.wait_there()
+        except TimeoutError:
+            why = server.why_down or "it does not say that it is there"
+            raise ServerDown(f"the server {name} is not there now: {why}", hint="try again in a moment") from None
+        return server
+
+    async def _keep(self, name: str) -> ForeignServer:
+        entry = self.entry(name)
+        if name in self._kept:
+            server, task = self._kept[name]
+            if server.entry.starts_as(entry) and not task.done():
+                server.entry = entry
+                return server
+            await self._drop(name)
+        server = ForeignServer(self._home, name, entry, self._tell)
+        self._kept[name] = (server, asyncio.create_task(self._parts.keep(f"guard {name}", _runner(server, self))))
+        return server
+
+    def works(self, server: ForeignServer) -> None:
+        self.pins(server)  # a server that is met for the first time is taken as it is
+        self._parts.works(f"guard {server.name}")
+
+    async def _drop(self, name: str) -> None:
+        _, task = self._kept.pop(name)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        self._parts.works(f"guard {name}")
+
+    async def close(self) -> None:
+        """End all of them, in the event loop that started them."""
+        for name in [*self._kept]:
+            await self._drop(name)
+
+    # What the gate asks of a hand.
+
+    async def prepare(self, server: str, tool: str, arguments: Mapping[str, Any], definition: str) -> None:
+        """Refuse a call that could not be made now, or whose tool is no longer what the person has seen."""
+        if self.rule_for(server, tool, arguments).do == "deny":
+            raise Denied(f"your rules deny {tool} of {server}", reason="denied")
+        found = await self.open(server)
+        try:
+            await found.list_tools()
+        except (MCPError, TimeoutError) as error:
+            raise ServerDown(f"the server {server} does not list its tools: {printable(error)}") from error
+        if digest_of(self.demand_pinned(found, tool)) != definition:
+            raise Denied(f"{tool} of {server} is not what it was when this was asked", reason="changed_definition")
+
+    async def perform(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """What the server answered, an error too. Raises SendFailed where the call certainly did not reach it."""
+        try:
+            found = await self.open(server)
+        except ServerDown as error:
+            raise SendFailed(error.message) from error
+        try:
+            answer = {"result": written(await found.call(tool, arguments))}
+        except MCPError as error:
+            answer = {"error": {"code": error.code, "message": error.message, "data": error.data}}
+        text = json.dumps(answer, ensure_ascii=False)
+        if len(text) <= LONGEST_RESULT:
+            return text
+        why = f"it was done, but the answer has {len(text):,} characters, and {LONGEST_RESULT:,} are kept"
+        return json.dumps({"error": {"code": -32603, "message": why, "data": None}})
+
+    def may_repeat(self, server: str, tool: str, arguments: Mapping[str, Any]) -> bool:
+        return self.rule_for(server, tool, arguments).idempotent
+
+
+def _runner(server: ForeignServer, foreign: Foreign) -> Callable[[], Awaitable[None]]:
+    async def run() -> None:
+        try:
+            await server.run(lambda: foreign.works(server))
+        except ServerDown as error:
+            server.why_down = error.message
+            raise
+
+    return run
+
+
+def _stamp(file: Path) -> tuple[int, int] | None:
+    try:
+        found = file.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size

@@ -1,0 +1,114 @@
+"""The hands by which an action leaves, one for each kind: prepare, send, and look what became of it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from deskhand.errors import Unavailable
+from deskhand.gate import enclosures
+from deskhand.gate.actions import Mail, MailChange, compose
+from deskhand.gate.requests import Request
+from deskhand.gate.toolcall import ToolCall
+from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
+from deskhand.mail.changes import Deed
+from deskhand.store import Store
+
+
+class MailHand:
+    """How a mail leaves: by a token that finds it again, whatever becomes of the answer."""
+
+    steps = 1
+
+    def __init__(self, mailbox: Mailbox, mail: Outgoing) -> None:
+        self._mailbox = mailbox
+        self._mail = mail
+
+    async def prepare(self) -> str:
+        return await self._mailbox.prepare(self._mail)
+
+    async def send(self, token: str, keep: Keep) -> Sent:
+        return await self._mailbox.send(token, self._mail, keep)
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        return await self._mailbox.check(token, self._mail)
+
+
+class ChangeHand:
+    """How mails are changed. It may be done twice, so that nobody has to know whether it was done."""
+
+    steps = 1
+
+    def __init__(self, mailbox: Mailbox, action: MailChange) -> None:
+        self._mailbox = mailbox
+        self._action = action
+
+    async def prepare(self) -> str:
+        return self._action.digest
+
+    async def send(self, token: str, keep: Keep) -> Sent:
+        await keep(token)
+        ids = [mail.id for mail in self._action.mails]
+        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
+        return Sent("", "")
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        return NotSent(token)
+
+
+class CallHand:
+    """How another server's tool is called. Nobody can ask that server what became of a call whose answer was lost."""
+
+    steps = 3
+
+    def __init__(self, servers: "Callable[[], Servers]", call: ToolCall) -> None:
+        self._servers = servers
+        self._call = call
+        self._what = (call.server, call.tool, call.values)
+
+    async def prepare(self) -> str:
+        await self._servers().prepare(*self._what, self._call.definition)
+        return self._call.digest
+
+    async def send(self, token: str, keep: Keep) -> Sent:
+        await keep(token)
+        return Sent("", "", result=await self._servers().perform(*self._what))
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        if self._servers().may_repeat(*self._what):
+            return NotSent(token)
+        return Unclear(f"the answer of {self._call.server} was lost")
+
+
+class Servers(Protocol):
+    """The other servers that stand behind this gate."""
+
+    async def prepare(self, server: str, tool: str, arguments: Mapping[str, Any], definition: str) -> None:
+        """Refuse a call that could not be made now, or whose tool is no longer what the person has seen."""
+
+    async def perform(self, server: str, tool: str, arguments: Mapping[str, Any]) -> str:
+        """What the server answered. Raises SendFailed where the call certainly did not reach it."""
+
+    def may_repeat(self, server: str, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether the person said that calling this tool twice does no harm."""
+
+
+def no_servers() -> Servers:
+    raise Unavailable("no other server stands behind this gate")
+
+
+Hand = MailHand | ChangeHand | CallHand
+"""`steps` is the share of a lease, in quarters, that its answer may take."""
+
+
+async def hand_for(
+    request: Request, mailbox: Callable[[], Mailbox], store: Store, servers: Callable[[], Servers]
+) -> Hand:
+    match request.action:
+        case Mail() as mail:
+            date = request.frozen or request.created
+            contents = await store.read(enclosures.load, mail.attachments)
+            return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date, contents))
+        case MailChange() as change:
+            return ChangeHand(mailbox(), change)
+        case ToolCall() as call:
+            return CallHand(servers, call)

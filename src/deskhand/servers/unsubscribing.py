@@ -1,0 +1,34 @@
+"""Leaving a mailing list, on the whole-desk server: a request that waits like any other mail."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from deskhand.app import Desk
+from deskhand.errors import NotFound, printable
+from deskhand.gate.actions import SendEmail
+from deskhand.mail.lists import find_way_out
+from deskhand.servers.callers import client
+from deskhand.servers.calls import ToolResult
+from deskhand.servers.email import Answer, describe_send
+from deskhand.servers.mail import SENDS, stays_here, view_account_of
+from deskhand.servers.tool import DeskTool, tool
+
+
+def unsubscribing_tools(desk: Desk) -> list[DeskTool]:
+    async def unsubscribe(
+        message_id: Annotated[str, Field(min_length=1, description="a mail of the list")],
+    ) -> ToolResult[Answer]:
+        """Ask to leave a mailing list, by a mail to the address that the list itself names.
+        It leaves only after the person approved it."""
+        mail = await desk.mailbox.get(message_id)
+        way = find_way_out(await desk.mailbox.read_raw(message_id))
+        if way.address is None:
+            hint = f"the person can open {printable(way.page, 500)}" if way.page else "the mail does not say how"
+            raise NotFound("the list names no address to write to", hint=hint)
+        letter = SendEmail(to=way.address, subject=way.subject, body=way.body, as_text=True)
+        with view_account_of(mail.summary):
+            outcome = await desk.gate.propose(letter, "email_mcp", client=client())
+        return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
+
+    return [tool(unsubscribe, title="Leave a mailing list", annotations=SENDS, recorded_by="gate")]

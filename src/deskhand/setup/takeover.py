@@ -1,0 +1,127 @@
+"""Taking over the servers that a client's own file names: they stand behind the gate, and the client asks the desk.
+
+What was there before is kept in the desk's home, secrets too, readable by its owner only; taking it back restores it.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from deskhand import clock, environment
+from deskhand.errors import DeskError, NotFound
+from deskhand.files import write_atomically
+from deskhand.foreign import writing
+from deskhand.foreign.rules import LONGEST_NAME, ServerEntry, check_name
+from deskhand.setup import files
+from deskhand.setup.clients import Client, entry, file_of, started_by, this_program
+from deskhand.setup.connect import entries_of, plan_words
+
+
+@dataclass(frozen=True, slots=True)
+class Takeover:
+    client: Client
+    file: Path
+    words: dict[str, dict[str, Any]]
+    """What each entry of the client's file becomes."""
+    before: dict[str, dict[str, Any]]
+    """What they were."""
+    servers: dict[str, tuple[ServerEntry, dict[str, str]]]
+    """Each server that comes behind the gate, with its secrets; empty where it is taken back."""
+    left: list[str]
+    difference: str
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.words)
+
+
+def plan(home: Path, client: Client) -> Takeover:
+    """Every server that the desk can start itself and that is not its own."""
+    file = file_of(client, environment.variables())
+    words: dict[str, dict[str, Any]] = {}
+    servers: dict[str, tuple[ServerEntry, dict[str, str]]] = {}
+    left = []
+    found = entries_of(client, file)
+    for name, given in found.items():
+        if name.startswith("deskhand"):
+            continue
+        try:
+            own = _own_name(name)
+            writing.demand_free(home, own)
+            servers[name] = _read_entry(client, given)
+        except (DeskError, ValueError) as error:
+            left.append(f"{name}: {error}")
+            continue
+        words[name] = entry(client, name, this_program(home, own))
+    if not words:
+        raise NotFound(f"{file} names no server that could come behind the gate", hint="; ".join(left) or None)
+    before = {name: found[name] for name in words}
+    return Takeover(client, file, words, before, servers, left, _describe(client, file, words))
+
+
+def plan_undo(home: Path, client: Client) -> Takeover:
+    """The client's own entries as they were before."""
+    place = _note(home, client)
+    kept = files.content(place)
+    if kept is None:
+        raise NotFound(f"nothing of {client.title} was taken over")
+    noted = json.loads(kept)
+    file = Path(noted["file"])
+    return Takeover(client, file, noted["entries"], {}, {}, [], _describe(client, file, noted["entries"]))
+
+
+def carry_out(home: Path, wanted: Takeover) -> None:
+    """First what is kept, then the desk's side, then the client's file."""
+    place = _note(home, wanted.client)
+    before = files.content(wanted.file)
+    if before is not None:
+        files.keep(home, f"{wanted.client.name}-{wanted.file.name}", before, clock.utc_now())
+    if wanted.servers:
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        noted = json.loads(files.content(place) or b'{"entries": {}}')
+        text = json.dumps({"file": str(wanted.file), "entries": noted["entries"] | wanted.before})
+        write_atomically(place, text.encode())
+    for name, (server, secrets) in wanted.servers.items():
+        writing.add(home, _own_name(name), server)
+        for variable, text in secrets.items():
+            writing.add_secret(home, _own_name(name), variable, text)
+    for name, words in wanted.words.items():
+        planned = plan_words(wanted.client, wanted.file, name, words)
+        files.rewrite(wanted.file, planned.after, planned.before)
+    if not wanted.servers:
+        for name in wanted.words:
+            writing.remove(home, _own_name(name))
+        place.unlink()
+
+
+def _own_name(name: str) -> str:
+    return check_name(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME])
+
+
+def _read_entry(client: Client, given: Mapping[str, Any]) -> tuple[ServerEntry, dict[str, str]]:
+    command, variables = started_by(given)
+    try:
+        if command is not None:
+            arguments = given["command"][1:] if isinstance(given.get("command"), list) else given.get("args", [])
+            words = [command, *arguments]
+            return ServerEntry.model_validate({"command": words, "env": list(variables)}), dict(variables)
+        headers = given.get("headers") or given.get("http_headers") or {}
+        if headers.keys() - {"Authorization"}:
+            raise ValueError("it needs headers that the desk does not send")
+        secrets = {"AUTHORIZATION": headers["Authorization"]} if headers else {}
+        return ServerEntry.model_validate({"url": given.get(client.url_key or ""), "env": list(secrets)}), secrets
+    except ValidationError as error:
+        raise ValueError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+
+
+def _describe(client: Client, file: Path, words: Mapping[str, dict[str, Any]]) -> str:
+    return "\n".join(plan_words(client, file, name, each).difference for name, each in words.items())
+
+
+def _note(home: Path, client: Client) -> Path:
+    return home / "connections" / f"taken-from-{client.name}.json"

@@ -1,0 +1,145 @@
+"""A server that lies, dies, floods or never answers: each ends in a clear state, and the others go on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from mcp import MCPError
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.store import Transaction
+from tests.foreign.place import Guarded, guarded, refusal, said, until
+from tests.foreign.stranger_names import ESCAPES
+from tests.requirements import requirement
+
+pytestmark = pytest.mark.anyio
+PASS = 'tool = "*"\ndo = "pass"'
+
+
+@pytest.fixture
+async def place(tmp_path: Path) -> AsyncIterator[Guarded]:
+    async with guarded(tmp_path) as made:
+        made.rules(PASS)
+        yield made
+
+
+@requirement("guard:hostile")
+async def test_fifty_megabytes_end_the_server_and_it_is_there_again(place: Guarded) -> None:
+    async with place.client() as client:
+        lost = refusal(await client.call_tool("big", {"size": 50_000_000}))
+        assert said(await client.call_tool("echo", {"text": "back"})) == "back"
+
+    assert "16 MB" in lost["message"]
+
+
+@requirement("guard:hostile")
+async def test_an_answer_that_is_too_long_to_keep_is_done_and_says_so(place: Guarded) -> None:
+    place.rules()
+    async with place.client() as client:
+        refusal(await client.call_tool("big", {"size": 2_000_000}))
+        await place.approve()
+        with pytest.raises(MCPError, match="it was done, but the answer has 2,0"):
+            await client.call_tool("big", {"size": 2_000_000})
+
+
+@requirement("guard:hostile")
+async def test_a_caller_who_gives_up_cancels_the_call_at_the_server(place: Guarded) -> None:
+    async with place.client("legacy") as client:
+        with pytest.raises((MCPError, TimeoutError)):
+            async with asyncio.timeout(1):
+                await client.call_tool("hang", {})
+        await until((place.folder / "cancelled").exists)
+        assert said(await client.call_tool("echo", {"text": "on"})) == "on"
+
+
+@requirement("guard:hostile")
+async def test_two_answers_to_one_call_are_one(place: Guarded) -> None:
+    async with place.client() as client:
+        assert said(await client.call_tool("twice", {})) == "first"
+        assert said(await client.call_tool("echo", {"text": "on"})) == "on"
+
+
+@requirement("guard:hostile")
+async def test_a_server_that_asks_for_a_model_or_for_folders_is_refused(place: Guarded) -> None:
+    async with place.client() as client:
+        answers = said(await client.call_tool("ask_back", {}))
+
+    assert answers in ("[-32601, -32601]", "[-32600, -32600]")
+
+
+@requirement("guard:hostile")
+async def test_escapes_in_names_and_endless_schemas_are_shown_as_what_they_are(place: Guarded) -> None:
+    place.rules()
+    async with place.client() as client:
+        refusal(await client.call_tool(ESCAPES, {}))
+        refusal(await client.call_tool("loop", {"a": {"a": {}}}))
+        cards = {card.subject: card for card in await place.cards()}
+
+    (odd,) = [card for subject, card in cards.items() if "\u202e" in subject]
+    assert odd.risk.level == "high"
+    texts = [file.read_text() for file in (place.desk.settings.vault / "Pending_Approval").iterdir()]
+    assert len(texts) == 2
+    headings = [line for text in texts for line in text.splitlines() if line.startswith("# ")]
+    assert not any("\x1b" in line or "\u202e" in line for line in headings)
+
+
+@requirement("guard:hostile")
+async def test_hidden_characters_and_links_in_arguments_are_marked_by_the_same_risk(place: Guarded) -> None:
+    place.rules()
+    async with place.client() as client:
+        refusal(await client.call_tool("append", {"text": "pay\u202e 10 at https://user@evil.example/ now"}))
+    (card,) = await place.cards()
+    reasons = " ".join(card.risk.reasons)
+
+    assert card.risk.level == "high"
+    assert "evil.example" in reasons
+    assert "The text holds" in reasons
+
+
+@requirement("guard:hostile")
+@pytest.mark.parametrize("command", [["/nowhere/at/all"], ["false"], ["sleep", "100"]])
+async def test_a_server_that_does_not_come_up_is_named_and_the_others_go_on(
+    place: Guarded, command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("deskhand.foreign.servers.PATIENCE", 1.0)
+    file = place.home / "guard.toml"
+    file.write_text(f"{file.read_text()}\n[servers.other]\ncommand = {command}\n".replace("'", '"'))
+    async with place.client() as client, place.client(name="other") as other:
+        with pytest.raises(MCPError, match="the server other is not there now"):
+            await other.list_tools()
+        assert said(await client.call_tool("echo", {"text": "on"})) == "on"
+
+
+@requirement("guard:secrets")
+async def test_a_server_gets_the_secrets_that_its_entry_names_and_nothing_of_the_desks(place: Guarded) -> None:
+    from deskhand.mail import credentials
+
+    credentials.keep(place.home, "guard-stranger-API_KEY", "k3y")
+    place.rules(PASS, more='env = ["API_KEY"]')
+    async with place.client() as client:
+        assert said(await client.call_tool("secret", {})) == '{"API_KEY": "k3y", "SERVICE_AUTH_TOKEN": null}'
+    assert "k3y" not in (place.home / "guard.toml").read_text()
+
+
+@requirement("guard:once")
+async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(place: Guarded, tmp_path: Path) -> None:
+    place.rules()
+    async with place.client() as client:
+        refusal(await client.call_tool("hang", {}))
+        card = await place.approve()
+    request = await place.desk.gate.find(card.id)
+
+    def leave_it(tx: Transaction) -> None:
+        """As a process leaves it that died after the point of no return."""
+        tx.execute("UPDATE requests SET state = 'sending', token = digest, lease = 1, due = 1 WHERE id = ?", request.id)
+
+    await place.desk.store.write(leave_it)
+    second = Desk(load({"DESKHAND_HOME": str(place.home), "VAULT_PATH": str(tmp_path / "vault")}).settings)
+    await second.gate.release_due()
+    state = (await second.gate.find(card.id)).state
+    await second.close_foreign()
+    second.close()
+
+    assert state == "unknown"
