@@ -257,11 +257,11 @@ async def test_a_browser_makes_a_passkey_signs_in_and_answers_with_it(home: Home
         await page.goto(f"/approvals/{first.id}")
         assert not await page.get_by_label("Your password").first.is_visible()
         await page.get_by_role("button", name="Approve", exact=True).click()
-        await page.get_by_role("button", name="Undo").click()
+        await page.locator(".toast").get_by_role("button", name="Undo").click()
         await page.get_by_role("link", name="Edit and approve").click()
         await page.get_by_label("Text").fill("At nine, with cake.\n")
         await page.get_by_role("button", name="Approve as edited").click()
-        await page.get_by_role("button", name="Undo").wait_for()
+        await page.locator("#card").get_by_role("button", name="Undo").wait_for()
         safe.clock.pass_by(seconds=700)
         assert await safe.settle() == 1
 

@@ -160,7 +160,7 @@ async def test_every_state_of_the_queue_is_told_and_axe_finds_nothing(desk: Desk
 
 @requirement("queue:filter")
 async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(desk: Desk, person: Person) -> None:
-    mine = letter_to(desk, 7, asked_by="gmail_mcp")
+    mine = letter_to(desk, 7, asker="Claude 2.1")
     await fill(desk, *(letter_to(desk, number) for number in range(5)), mine, letter_to(desk, 8, urgent=True))
 
     async def found(query: str) -> list[str]:
@@ -168,17 +168,19 @@ async def test_the_queue_is_searched_and_the_search_stays_through_the_answers(de
         return [name for name in (f"{number:016x}" for number in range(9)) if f'id="row-{name}"' in page]
 
     assert await found("q=ANN3") == [f"{3:016x}"]
-    assert await found("asker=gmail_mcp") == [mine.id]
+    assert await found("asker=Claude+2.1") == [mine.id]
+    assert await found("q=claude") == [mine.id]
     assert await found("risk=high") == []
     assert len(await found("kind=send_email&risk=medium&q=letter+example.org")) == 7
     assert await found("account=me@example.com&kind=draft") == []
 
     first = (await person.reads("/")).text
+    assert '<option value="Claude 2.1">' in first
     assert first.index(f'id="row-{8:016x}"') < first.index(f'id="row-{0:016x}"')
     sends = {"digest": mine.digest}
     done = await person.sends(f"/approvals/{3:016x}/reject?q=letter", {"digest": letter_to(desk, 3).digest}, at="/")
     assert done.headers["location"] == f"/approvals/{4:016x}?q=letter&done=rejected"
-    done = await person.sends(f"/approvals/{mine.id}/approve?asker=gmail_mcp", sends, at="/")
+    done = await person.sends(f"/approvals/{mine.id}/approve?asker=Claude+2.1", sends, at="/")
     assert done.headers["location"].startswith(f"/approvals/{mine.id}?")
 
 

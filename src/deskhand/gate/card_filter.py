@@ -18,11 +18,11 @@ class CardFilter:
     account: str = ""
 
     def takes(self, card: "Card") -> bool:
-        if self.asker not in ("", card.asked_by) or self.account not in ("", card.account):
+        if self.asker not in ("", card.asker) or self.account not in ("", card.account):
             return False
         if self.risk not in ("", card.risk.level) or self.kind not in ("", card.kind):
             return False
-        named = [card.subject, card.asked_by, card.account, *(each.address for each in card.everybody)]
+        named = [card.subject, card.asker, card.account, *(each.address for each in card.everybody)]
         text = "\n".join(named).casefold()
         return all(word in text for word in self.text.casefold().split())
 

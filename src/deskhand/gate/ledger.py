@@ -8,6 +8,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.gate.actions import read_action
+from deskhand.gate.askers import describe_asker
 from deskhand.gate.requests import OPEN, Folder, Request, State
 from deskhand.mail import Sent
 from deskhand.store import Row, Transaction
@@ -72,9 +73,9 @@ def page(
 
 
 def list_askers(tx: Transaction) -> list[str]:
-    """Who asked for what is open."""
-    sql = f"SELECT DISTINCT asked_by FROM requests WHERE state IN ({_marks(OPEN)}) AND asked_by IS NOT NULL ORDER BY 1"
-    return [name for (name,) in tx.all(sql, *OPEN)]
+    """Who asked for what is open, as the cards name them."""
+    rows = tx.all(f"SELECT DISTINCT asker, asked_by FROM requests WHERE state IN ({_marks(OPEN)})", *OPEN)
+    return sorted({describe_asker(*row) for row in rows})
 
 
 def waiting_ids(tx: Transaction, now: datetime) -> list[tuple[str, State, bool]]:
@@ -108,6 +109,11 @@ def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
         limit,
     )
     return [_request(row) for row in rows]
+
+
+def has_approved(tx: Transaction) -> bool:
+    """Whether any file was seen in Approved/ that has not left yet."""
+    return tx.one("SELECT 1 FROM requests WHERE state = 'approved' AND folder = 'Approved' LIMIT 1") is not None
 
 
 def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
