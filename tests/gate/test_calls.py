@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import pytest
 from mcp import MCPError
 
 from deskhand.gate import Failed, Gate
+from deskhand.gate.permissions import Terms
+from deskhand.gate.permitting import describe
 from tests.foreign.place import Guarded, guarded, refusal, said
 from tests.requirements import requirement
 from tests.transports import ERAS
@@ -282,3 +285,21 @@ async def test_a_gate_without_other_servers_makes_no_call_and_keeps_the_yes(plac
 
     assert isinstance(await alone.release(card.id, "desk"), Failed)
     assert (await desk.gate.find(card.id)).state == "approved"
+
+
+@requirement("permission:narrow")
+async def test_a_permission_covers_this_very_call_and_no_other(tmp_path: Path) -> None:
+    async with guarded(tmp_path, DESKHAND_HOLD_SECONDS="0") as place, place.client() as client:
+        await client.call_tool("append", {"text": "daily"})
+        await place.approve()
+        await client.call_tool("append", {"text": "daily"})
+        (row,) = await place.desk.store.read(lambda tx: tx.all("SELECT id FROM requests"))
+        card = await place.desk.waiting.card(row[0])
+        terms = Terms(2, place.desk.now() + timedelta(days=1))
+        made = await place.desk.answers.permit(card.id, card.digest, terms, "person")
+        assert "with exactly" in describe(made)
+        assert said(await client.call_tool("append", {"text": "daily"})) == "added"
+        assert refusal(await client.call_tool("append", {"text": "weekly"}))["details"]["reason"] == "no_approval"
+        await client.call_tool("append", {"text": "daily"})
+        assert refusal(await client.call_tool("append", {"text": "daily"}))["details"]["reason"] == "no_approval"
+        assert place.done.count("daily") == 3

@@ -1,5 +1,6 @@
 """Corners that only odd days reach: no vault, a sender without an address, files whose request is over."""
 
+import shutil
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from typing import Any
@@ -187,6 +188,50 @@ async def test_of_a_mail_that_may_have_left_it_is_said_though_the_vault_is_away(
     rejected.unlink()
     assert (await desk.waiting.card(request.id)).state == "unknown"
     assert "may have been sent already" in site.pending().read_text()
+
+
+@requirement("gate:withdrawn")
+async def test_a_vault_that_is_empty_for_a_moment_takes_no_yes_back(site: Site, desk: Desk) -> None:
+    """As the folder is on which a disk was mounted."""
+    request = await ask(desk)
+    site.approve()
+    await desk.door.hear_all()
+    vault = site.home.vault
+    away = vault.rename(vault.with_name("away"))
+    vault.mkdir()
+
+    assert (await desk.gate.find(request.id)).state == "approved"
+    await desk.door.hear_all()
+    await desk.door.follow_all()
+    assert await desk.door.find_idle() == []
+    assert isinstance(await desk.gate.release(request.id, "desk"), Failed)
+    other = await desk.gate.propose(SendEmail(**HELLO | {"subject": "Another"}), "email_mcp")
+    await desk.door.hear_all()
+    assert not isinstance(other, Released)
+    assert ((await desk.gate.find(request.id)).state, site.sent) == ("approved", [])
+
+    shutil.rmtree(vault)
+    away.rename(vault)
+    assert isinstance(await desk.gate.release(request.id, "desk"), Released)
+    assert len(site.sent) == 1
+
+
+@requirement("gate:withdrawn")
+async def test_a_yes_whose_file_is_gone_from_its_folder_is_taken_back_though_the_vault_was_empty(
+    site: Site, desk: Desk
+) -> None:
+    request = await ask(desk)
+    file = site.approve()
+    await desk.door.hear_all()
+    vault = site.home.vault
+    away = vault.rename(vault.with_name("away"))
+    vault.mkdir()
+    assert (await desk.gate.find(request.id)).state == "approved"
+    vault.rmdir()
+    away.rename(vault)
+    (vault / "Approved" / file.name).unlink()
+    assert (await desk.gate.find(request.id)).state == "waiting"
+    assert site.sent == []
 
 
 def elsewhere(site: Site, **variables: str) -> Desk:

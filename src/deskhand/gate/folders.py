@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from deskhand.errors import DeskError, Unreadable
+from deskhand.errors import DeskError, NotFound, Unreadable
 from deskhand.gate.requests import Folder
 from deskhand.notes import disk, frontmatter, paths
 
@@ -59,6 +59,8 @@ class Folders:
 
     def names(self, folder: Folder) -> list[tuple[str, int, int]]:
         """Each note's name, when it was changed (in nanoseconds) and its size; the newest first."""
+        if not self.has(folder):
+            return []
         with self._open(folder) as opened:
             entries = [entry for entry in os.scandir(opened) if entry.name.lower().endswith(".md")]
             found = [_stamp(entry) for entry in entries if not entry.name.startswith(".")]
@@ -66,6 +68,8 @@ class Folders:
 
     def others(self, folder: Folder) -> list[str]:
         """What lies there and is no note: files with another ending, and folders."""
+        if not self.has(folder):
+            return []
         with self._open(folder) as opened:
             names = [entry.name for entry in os.scandir(opened)]
         return [name for name in names if not name.startswith(".") and not name.lower().endswith(".md")]
@@ -77,6 +81,8 @@ class Folders:
                 yield found
 
     def read(self, folder: Folder, name: str) -> RequestFile | None:
+        if not self.has(folder):
+            return None
         with self._open(folder) as opened:
             try:
                 written = os.stat(name, dir_fd=opened, follow_symlinks=False).st_mtime_ns // 1_000_000
@@ -140,6 +146,19 @@ class Folders:
             except FileNotFoundError:
                 return None
         return self.read(folder, name)
+
+    def has(self, folder: Folder) -> bool:
+        """Whether there is such a folder; who only looks makes none, because a missing one says that the vault is."""
+        try:
+            with paths.opened(self._vault, self._inside) as (opened, _):
+                return paths.on_disk(opened, folder) is not None
+        except NotFound:
+            return False
+
+    def make(self, *folders: Folder) -> None:
+        for folder in folders:
+            with self._open(folder):
+                pass
 
     @contextmanager
     def _open(self, *folders: str) -> Iterator[int]:

@@ -112,6 +112,7 @@ class Follower:
 
     async def ensure_waiting(self, request: Request) -> str:
         """See to it that the request's file lies where the person looks; its path."""
+        await self.make_places()
         text = await asyncio.to_thread(self.show, request)
         await asyncio.to_thread(self.folders.create, request.home, request.file, text)
         return self.name_place(request.home, request.file)
@@ -119,6 +120,11 @@ class Follower:
     def name_place(self, folder: Folder, name: str) -> str:
         """The file's path as the vault has it."""
         return self.folders.name_place(folder, name)
+
+    async def make_places(self) -> None:
+        """The folders by which the person answers. One that is gone with what lay in it stays away: so is the vault."""
+        if await asyncio.to_thread(self.folders.has, "Approved") or not await self._store.read(ledger.has_approved):
+            await asyncio.to_thread(self.folders.make, "Approved", "Rejected")
 
     async def write_edit(self, request: Request, action: Action) -> None:
         """A draft's file gets the person's new words before its row does."""

@@ -111,6 +111,11 @@ def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
     return [_request(row) for row in rows]
 
 
+def has_approved(tx: Transaction) -> bool:
+    """Whether any file was seen in Approved/ that has not left yet."""
+    return tx.one("SELECT 1 FROM requests WHERE state = 'approved' AND folder = 'Approved' LIMIT 1") is not None
+
+
 def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
     """Drafts that were answered, or whose no was taken back, and the note of the mail does not say so yet."""
     rows = tx.all(

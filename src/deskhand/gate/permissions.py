@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import clock
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound
-from deskhand.gate.actions import Action
+from deskhand.gate.actions import Action, Mail
 from deskhand.gate.requests import Proof, Request
+from deskhand.gate.risk import Risk, assess_action
 from deskhand.store import Row, Transaction
 
 if TYPE_CHECKING:
@@ -83,9 +84,25 @@ class Permission:
 
     def covers(self, action: Action, card: "Card") -> bool:
         """Whether it is what the person saw, but for the words, and nothing more is odd about it."""
-        if action.named() != self.names or card.risk.level == "high":
+        risk = risk_of(action, card)
+        if action.named() != self.names or risk.level == "high":
             return False
-        return all(each.known for each in card.everybody) and set(card.risk.reasons) <= set(self.seen)
+        return _is_to_known(action, card) and set(risk.reasons) <= set(self.seen)
+
+
+def risk_of(action: Action, card: "Card") -> Risk:
+    """What is odd about it; that it was done before is not, where just that is permitted."""
+    return card.risk if action.free else assess_action(action)
+
+
+def may_permit(action: Action, card: "Card") -> bool:
+    """Whether this card can be the model of a permission."""
+    return action.may_be_permitted and _is_to_known(action, card) and risk_of(action, card).level != "high"
+
+
+def _is_to_known(action: Action, card: "Card") -> bool:
+    """Whether it goes to nobody whom the person has not written to; a call of a tool goes to nobody."""
+    return not isinstance(action, Mail) or all(each.known for each in card.everybody)
 
 
 def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime) -> Permission:
@@ -93,14 +110,15 @@ def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime
     terms.demand_bounded(now)
     if not action.may_be_permitted:
         raise Denied("each of these is asked one by one", reason="not_permitted")
-    if card.risk.level == "high":
+    risk = risk_of(action, card)
+    if risk.level == "high":
         raise Denied("what is of high risk is asked each time", reason="high_risk")
-    if not all(each.known for each in card.everybody):
+    if not _is_to_known(action, card):
         raise Denied(
             "you have not written to everybody there before", reason="new_recipient", hint="say yes to this one first"
         )
     name = secrets.token_hex(4)
-    return Permission(name, card.id, action.named(), card.risk.reasons, terms.per_day, now, terms.ends, proof, "")
+    return Permission(name, card.id, action.named(), risk.reasons, terms.per_day, now, terms.ends, proof, "")
 
 
 # Rows.

@@ -12,7 +12,7 @@ from deskhand.errors import Changed
 from deskhand.gate import permissions
 from deskhand.gate.actions import Action, read_action
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.permissions import EQUAL_ANSWERS, Permission, Terms
+from deskhand.gate.permissions import EQUAL_ANSWERS, Permission, Terms, may_permit
 from deskhand.gate.proofs import Answer, Policy, approve, give
 from deskhand.gate.record import GateCall
 from deskhand.gate.requests import Request
@@ -129,7 +129,7 @@ class Permitting:
     async def suggest(self, request: Request, card: Card) -> list[Card]:
         """The cards that a permission like this would have let through lately; empty unless there are five of them."""
         action = request.action
-        if not action.may_be_permitted or card.risk.level == "high" or not all(each.known for each in card.everybody):
+        if not may_permit(action, card):
             return []
         now = self._now()
         rows = await self._store.read(permissions.answered_lately, now)
@@ -153,8 +153,9 @@ def _would_cover(model: Permission, card: Card) -> bool:
 def describe(permission: Permission) -> str:
     """What it lets through, in a sentence."""
     names = permission.names
-    what = " ".join(f"{name}: {value}" for name, value in sorted(names.items()) if value)
-    if "to" in names:
+    if "tool" in names:
+        what = f"{names['tool']} of {names['server']} with exactly {names['arguments']}, for {names['asker']}"
+    else:
         where = f" in the thread of “{names['subject']}”" if names.get("thread_id") else f" about “{names['subject']}”"
         everybody = ", ".join(names[name] for name in ("to", "cc", "bcc") if names.get(name))
         what = f"mail from {names['account']} to {everybody}{where}"

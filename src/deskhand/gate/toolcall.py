@@ -21,6 +21,7 @@ class ToolCall(NoMail):
     way_back = "What another server has done, the desk cannot undo; before it was called: move this file to Rejected/."
     caution = ("Another server does it, and the desk cannot take it back.",)
     noun = "call"
+    may_be_permitted = True
     done = "been made"
     again = "make"
     where_to_look = "Look at that server whether it was done."

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from deskhand.errors import Changed, DeskError, InvalidInput, NotFound
+from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavailable
 from deskhand.gate import files, ledger, proofs
 from deskhand.gate.actions import Action
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.drafts import HEARD, DraftReader
-from deskhand.gate.folders import RequestFile
+from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.following import knows_thread, says_the_same
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.requests import Request, file_name
@@ -53,6 +53,11 @@ class TakenBack:
 
 
 @dataclass(frozen=True, slots=True)
+class Away:
+    """The folder of a yes is gone as a whole: the vault is not there, and nobody took anything back."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outdated:
     """Whoever made the newest revision could not write its file: the process died, or has no vault."""
 
@@ -62,7 +67,7 @@ class Misplaced:
     """The desk itself put the file there, or has seen it there before: that is no new answer."""
 
 
-Move = Yes | No | Edited | TakenBack | Outdated | Misplaced
+Move = Yes | No | Edited | TakenBack | Away | Outdated | Misplaced
 """What the person did with a file since it was seen last."""
 
 
@@ -85,7 +90,7 @@ class VaultDoor(DraftReader):
             move = await asyncio.to_thread(self._see, request)
             if isinstance(move, Yes):
                 move = await asyncio.to_thread(self._find_no, request) or move
-            if move is None or (self._is_expired(request) and not isinstance(move, No)):
+            if move is None or isinstance(move, Away) or (self._is_expired(request) and not isinstance(move, No)):
                 return request
             if self.policy.counts("vault"):
                 return await self._take_up(request, move)
@@ -97,6 +102,7 @@ class VaultDoor(DraftReader):
     async def hear_all(self) -> None:
         """What the person did with any file; a draft that they wrote themselves becomes a request."""
         await self.return_claimed()
+        await self.make_places()
         for folder in ("Drafts", "Approved", "Rejected"):
             for request in await self.find_touched(folder):
                 await self.hear(request)
@@ -130,13 +136,15 @@ class VaultDoor(DraftReader):
                 return
             case TakenBack():
                 raise Changed(f"Approved/{request.file} is gone")
+            case Away():
+                raise Unavailable("Approved/ is missing in the vault", hint="the yes rests until it is back")
             case Yes(found) | No(found) | Edited(found):
                 raise Changed(f"{found.path} was changed in this moment")
 
     def _see(self, request: Request) -> Move | None:
         found = self.locate(request)
         if found is None:
-            return _see_missing(request)
+            return _see_missing(request, self.folders)
         match found.folder:
             case "Rejected":
                 if request.state != "rejected" and request.folder == "Rejected":
@@ -337,11 +345,12 @@ class VaultDoor(DraftReader):
         return await self._store.read(ledger.find, request.id) or request
 
 
-def _see_missing(request: Request) -> Move | None:
+def _see_missing(request: Request, folders: Folders) -> Move | None:
     if request.state == "unknown":
         return Outdated()
-    gone = request.state == "approved" and request.folder == "Approved"
-    return TakenBack() if gone else None
+    if request.state != "approved" or request.folder != "Approved":
+        return None
+    return TakenBack() if folders.has("Approved") else Away()
 
 
 def _see_waiting(request: Request, found: RequestFile) -> Move | None:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
-from deskhand.gate.permissions import LOOKED_BACK, MOST_A_DAY, Terms
+from deskhand.gate.permissions import LOOKED_BACK, MOST_A_DAY, Terms, may_permit
 from deskhand.gate.permitting import describe
 from deskhand.gate.waiting import Card
 from deskhand.web.entry import effect, page
@@ -43,8 +43,7 @@ def routes() -> list[Route]:
 async def offer(desk: Desk, card: Card) -> dict[str, Any] | None:
     """What the card's form for a permission says; None where there is none for such a card."""
     request = await desk.waiting.find(card.id)
-    open_to_it = card.risk.level != "high" and all(each.known for each in card.everybody)
-    if not request.action.may_be_permitted or not open_to_it:
+    if not may_permit(request.action, card):
         return None
     return {
         "alike": await desk.permitting.suggest(request, card),
