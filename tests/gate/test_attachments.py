@@ -12,6 +12,7 @@ import pytest
 from mcp import Client
 
 from deskhand.app import Desk
+from deskhand.errors import InvalidInput
 from deskhand.gate import enclosures
 from deskhand.gate.waiting import Card
 from deskhand.mail import mime
@@ -91,7 +92,7 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
     await say_yes(desk)
     done = await call(client, **HELLO, attachments=paths)
 
-    assert "Rejected:" in waits
+    assert "no_approval" in waits
     assert "Email sent successfully." in done
     assert received(site) == list(zip(NAMES, contents, strict=True))
     ((_, copy),) = site.gmail.account.reached
@@ -103,7 +104,7 @@ async def test_the_bytes_arrive_that_were_approved(site: Site, desk: Desk, clien
         (len(each), sha256(each).hexdigest()) for each in contents
     ]
     assert all(each.sha256 in text for each in card.attachments)
-    assert "It takes 6 files along: read what is in them." in card.risk.reasons
+    assert "It takes 6 files along: read what is inside." in card.risk.reasons
 
 
 async def test_twenty_megabytes_arrive_as_they_are(site: Site, desk: Desk, client: Client) -> None:
@@ -165,10 +166,10 @@ async def test_other_bytes_are_another_mail(site: Site, desk: Desk, client: Clie
     await say_yes(desk)
     put(site, path, b"200 EUR")
 
-    assert "Rejected:" in await call(client, **HELLO, attachments=[path])
-    assert "Rejected:" in await call(client, **HELLO)
+    assert "no_approval" in await call(client, **HELLO, attachments=[path])
+    assert "no_approval" in await call(client, **HELLO)
     site.write("yes.md")
-    assert "Rejected:" in await call(client, **HELLO, attachments=[path])
+    assert "no_approval" in await call(client, **HELLO, attachments=[path])
     assert site.gmail.delivered == []
 
 
@@ -221,6 +222,27 @@ async def test_what_is_too_large_or_too_much_is_refused_with_what_to_do(site: Si
     assert site.files("Pending_Approval") == []
 
 
+@pytest.mark.parametrize("sizes", [[1] * 21, [enclosures.LARGEST + 1], [13_000_000, 13_000_000]], ids=str)
+def test_no_mail_takes_more_than_providers_do(sizes: list[int]) -> None:
+    with pytest.raises(InvalidInput, match="at most"):
+        enclosures.demand_bounded(sizes)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        ("text/csv", "text/csv"),
+        ("message/rfc822", "message/rfc822"),
+        ("message/delivery-status", "application/octet-stream"),
+        ("multipart/mixed", "application/octet-stream"),
+        ("text/plain\r\nBcc: x", "text/plain"),
+        (None, "text/plain"),
+    ],
+)
+def test_the_type_that_a_stranger_wrote_is_taken_where_it_is_sound(given: str | None, kind: str) -> None:
+    assert enclosures.enclose("a.txt", b"x", content_type=given).content_type == kind
+
+
 async def test_who_may_not_read_notes_attaches_none(site: Site, desk: Desk) -> None:
     path = put(site, "Files/a.txt", b"x")
     server = desk_server(desk)
@@ -230,7 +252,7 @@ async def test_who_may_not_read_notes_attaches_none(site: Site, desk: Desk) -> N
         waits = await call(client, **HELLO)
 
     assert "notes:read" in refused
-    assert "Rejected:" in waits
+    assert "no_approval" in waits
 
 
 async def test_bytes_are_kept_as_long_as_somebody_may_send_them(site: Site, desk: Desk, client: Client) -> None:
@@ -269,7 +291,7 @@ async def test_a_mail_is_passed_on_as_text_with_its_files(site: Site, desk: Desk
     card = await say_yes(desk)
     done = await call(client, "forward_email", **arguments)
 
-    assert "Rejected:" in waits
+    assert "no_approval" in waits
     assert "Email sent successfully." in done
     assert (card.kind, card.subject) == ("forward_email", "Fwd: Plan")
     assert card.body.startswith(
@@ -333,3 +355,4 @@ async def test_an_answer_takes_files_along(site: Site, desk: Desk, client: Clien
     assert received(site) == [("a.exe", b"MZ")]
     assert card.risk.level == "high"
     assert "The attachment a.exe is a Windows program." in card.risk.reasons
+    assert "It takes a file along: read what is inside." in card.risk.reasons

@@ -203,6 +203,7 @@ async def test_a_vault_that_is_empty_for_a_moment_takes_no_yes_back(site: Site, 
     assert (await desk.gate.find(request.id)).state == "approved"
     await desk.door.hear_all()
     await desk.door.follow_all()
+    assert await desk.door.find_idle() == []
     assert isinstance(await desk.gate.release(request.id, "desk"), Failed)
     other = await desk.gate.propose(SendEmail(**HELLO | {"subject": "Another"}), "email_mcp")
     await desk.door.hear_all()

@@ -66,7 +66,7 @@ def _make(desk: "Desk", name: str, token: str | None) -> "DeskServer":
         return SERVERS[name].make(desk, token)
     if name not in desk.foreign.entries:
         known = ", ".join([*sorted(SERVERS), *desk.foreign.entries])
-        raise InvalidInput(f"there is no server {printable(name, 60)}", hint=f"there are {known}")
+        raise InvalidInput(f"invalid choice: there is no server {printable(name, 60)}", hint=f"there are {known}")
     from deskhand.servers.foreign import open_door
 
     return open_door(desk, name, token)

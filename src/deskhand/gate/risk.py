@@ -225,7 +225,8 @@ def _attachments(facts: Facts) -> _Reasons:
         for why in each.odd:
             yield "medium", f"The attachment {each.name} {why}."
     if facts.attachments:
-        yield "medium", f"It takes {len(facts.attachments)} files along: read what is in them."
+        files = "a file" if len(facts.attachments) == 1 else f"{len(facts.attachments)} files"
+        yield "medium", f"It takes {files} along: read what is inside."
 
 
 def _weight(facts: Facts) -> _Reasons:
