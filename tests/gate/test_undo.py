@@ -161,6 +161,8 @@ async def test_a_page_of_what_is_looked_for_goes_on_where_the_last_one_ended(stu
                 assert len(cards) <= limit
                 seen += [card.id for card in cards]
             assert seen == [f"r{number:02}" for number in range(0, 30, 3)]
+        for nobody in (CardFilter(asker="Claude"), CardFilter(risk="high"), CardFilter(account="else@example.com")):
+            assert await desk.waiting.cards(wanted=nobody) == ([], None)
         first, _ = await desk.waiting.cards(limit=1)
         assert first[0].id == "r29"
         following = await desk.waiting.following(first[0], snoozed=False, wanted=CardFilter(text="bob3@"))

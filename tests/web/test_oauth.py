@@ -29,6 +29,7 @@ from deskhand.oauth import clients, grants
 from deskhand.resident.doors import Doors, ServerDoor, open_doors
 from deskhand.servers import SERVERS
 from deskhand.web import sessions
+from deskhand.web.oauth import WORDS
 from deskhand.web.site import site
 from tests.home import TOKEN, Home
 from tests.requirements import requirement
@@ -252,6 +253,8 @@ async def test_a_client_is_connected_scoped_renewed_listed_and_revoked(whole: Pl
     assert (given["token_type"], given["expires_in"], given["scope"]) == ("Bearer", 900, "mail:read notes:read")
     async with http_client(chat.resource, given["access_token"], "2026-07-28") as client:
         names = {each.name for each in (await client.list_tools()).tools}
+        refused = await client.call_tool("create_task", {"title": "milk"})
+    assert "connect the desk to this client once more, and allow tasks:write" in str(refused.content)
     assert {"search_email", "read_note"} <= names
     assert not {"send_email", "write_note", "create_task"} & names
 
@@ -451,6 +454,11 @@ async def test_a_client_renews_for_less_and_never_for_more(place: Place) -> None
     assert back["scope"] == "mail:read mail:write notes:read"
     place.clock.now += grants.REFRESH_LIFE
     assert (await place.chat.renew(back["refresh_token"])).json()["error"] == "invalid_grant"
+
+
+@requirement("oauth:consent")
+def test_the_person_is_told_in_words_what_each_scope_opens() -> None:
+    assert WORDS.keys() == set(tokens.SCOPES)
 
 
 @requirement("oauth:consent")

@@ -85,8 +85,14 @@ def demand(area: Area | None, *, writes: bool, within: Iterable[str] | None) -> 
             raise OutOfScope(
                 f"this needs the scope {needed}, which the client was not given",
                 scope=needed,
-                hint=f"the person can give it: deskhand token create --name NAME --scope {needed}",
+                hint=f"the person can give it: {_way_to(needed, access)}",
             )
+
+
+def _way_to(scope: str, access: AccessToken | None) -> str:
+    if access is not None and access.resource is not None:
+        return f"connect the desk to this client once more, and allow {scope}"
+    return f"deskhand token create --name NAME --scope {scope}"
 
 
 def opened_accounts(*, writes: bool, within: Iterable[str] | None) -> frozenset[str] | None:
@@ -191,5 +197,11 @@ class DeskTokens:
             return None
         scopes = list(map(tokens.right_of, tokens.with_reading(kept.scopes)))
         claims = {_HELD: kept.scopes}
-        name = f"{_TOKEN}{kept.name}"
-        return AccessToken(token=token, client_id=name, scopes=scopes, subject=kept.user_id, claims=claims)
+        return AccessToken(
+            token=token,
+            client_id=f"{_TOKEN}{kept.name}",
+            scopes=scopes,
+            subject=kept.user_id,
+            claims=claims,
+            resource=kept.resource,
+        )

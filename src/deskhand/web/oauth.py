@@ -56,6 +56,8 @@ WORDS = {
     "tasks:write": "change your tasks",
     "agents:read": "read the messages of your agents",
     "agents:write": "write to your agents",
+    "guard:read": "see and use the reading tools of other servers behind your desk",
+    "guard:write": "use their other tools; what you did not permit waits for your yes",
 }
 
 
