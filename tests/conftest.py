@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -38,6 +39,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """What hypothesis tries is the same each time; the long runs try something new."""
     settings.register_profile("suite", derandomize=config.getoption("--scale") == 1)
     settings.load_profile("suite")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell's background job ignores Ctrl-C, and so would every program that a test starts.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:

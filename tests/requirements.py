@@ -208,6 +208,7 @@ REQUIREMENTS = {
     "passkey:found": "One changed bit in row, digest, assertion or key: delivery sends nothing, log --verify names it.",
     "passkey:revived": "An old yes in the database does not come back, and what left does not leave again.",
     "passkey:codes": "Recovery codes are shown once and count once; new ones end the old.",
+    "ask:answered": "An assistant's question waits like everything else; the person's answer goes to whoever asked.",
     "permission:narrow": "A permission covers what differs in words alone; never high risk, never somebody new.",
     "permission:counted": "It counts by the day and has an end, over restarts, processes and clocks that jump.",
     "permission:switch": "One switch turns all permissions off at once; only the person's proof turns them on.",

@@ -37,7 +37,7 @@ TOOLS = {
         "reply_email",
         "forward_email",
     ),
-    *("unsubscribe", "get_thread", "update_emails", "get_attachment", "save_attachment"),
+    *("unsubscribe", "ask_person", "get_thread", "update_emails", "get_attachment", "save_attachment"),
     *("list_pending", "propose_decision", "pending_actions", "get_action"),
     *("read_note", "write_note", "list_notes", "move_note", "search_notes", "append_note", "edit_note"),
     *("get_links", "list_tags", "get_outline", "daily_note", "create_from_template"),

@@ -24,6 +24,7 @@ from deskhand.gate.hands import Servers, no_servers
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate.question import Question
 from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
 from deskhand.gate.requests import REPEATED, Request
 from deskhand.gate.signatures import sign
@@ -111,7 +112,7 @@ class Gate:
         return asked
 
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
-        if isinstance(proposal, ToolCall):
+        if isinstance(proposal, ToolCall | Question):
             return proposal, None
         return await complete(proposal, self._mailbox(), self._settings.own_addresses)
 

@@ -21,6 +21,7 @@ from deskhand.gate.passkeys import Said
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
 from deskhand.gate.proofs import Answer, Claim, Policy, Signed, Word, approve, give
+from deskhand.gate.question import Question
 from deskhand.gate.requests import ANSWERABLE, Request, file_name
 from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.waiting import Card, Waiting
@@ -146,12 +147,24 @@ class Answers:
         if not wish:
             raise InvalidInput("there are no words", fields=[FieldProblem("words", "is empty", "")])
         request = await self._open(request_id, digest)
+        if isinstance(request.action, Question):
+            request.action.demand_answer(wish)
+            return await self._reply(request, wish, by, proof)
         answer = await self._answer("rejected", by, proof, request, words=wish, signed="responded")
         rejected = await self._reject(request, answer, note=f"{RESPONSE}{wish}", words=wish)
         responded = replace(answer, word="responded")
         now = self._now()
         await self._store.write(give, rejected, responded, "rejected", now)
         return await self._waiting.card(request_id)
+
+    async def _reply(self, request: Request, words: str, by: str, proof: Claim) -> Card:
+        """The words are all that was asked for: it is done with them."""
+        answer = await self._answer("replied", by, proof, request, words=words, signed="responded")
+        now = self._now()
+        done = {"decided_by": by, "decided": now, "tried": now, "proof": answer.proof, "due": None, "snoozed": None}
+        done |= {"words": words, "untold": True}
+        await self._write(request, lambda tx: give(tx, request, answer, "sent", now, **done))
+        return await self._waiting.card(request.id)
 
     async def snooze(self, request_id: str, until: datetime, by: str, proof: Claim = "page") -> Card:
         """Out of sight until then; it expires all the same, so it comes back in time before that."""
@@ -273,6 +286,8 @@ class Answers:
                 await self._go_on(request)
 
     async def _demand_sendable(self, request: Request) -> None:
+        if isinstance(request.action, Question):
+            request.action.demand_answer("yes")
         if request.fault is not None:
             raise InvalidInput(f"it cannot be sent as it stands: {request.fault}", hint="edit it first")
         now = await self._door.catch_edit(request)

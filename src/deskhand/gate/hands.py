@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from deskhand.errors import Unavailable
 from deskhand.gate import enclosures
 from deskhand.gate.actions import Mail, MailChange, compose
+from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
@@ -55,6 +56,26 @@ class ChangeHand:
         return NotSent(token)
 
 
+class AnswerHand:
+    """A yes to a question is its answer. It may be given twice, so that nobody has to know whether it was."""
+
+    steps = 1
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+
+    async def prepare(self) -> str:
+        self._question.demand_answer("yes")
+        return self._question.digest
+
+    async def send(self, token: str, keep: Keep) -> Sent:
+        await keep(token)
+        return Sent("", "")
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        return NotSent(token)
+
+
 class CallHand:
     """How another server's tool is called. Nobody can ask that server what became of a call whose answer was lost."""
 
@@ -96,7 +117,7 @@ def no_servers() -> Servers:
     raise Unavailable("no other server stands behind this gate")
 
 
-Hand = MailHand | ChangeHand | CallHand
+Hand = MailHand | ChangeHand | CallHand | AnswerHand
 """`steps` is the share of a lease, in quarters, that its answer may take."""
 
 
@@ -112,3 +133,5 @@ async def hand_for(
             return ChangeHand(mailbox(), change)
         case ToolCall() as call:
             return CallHand(servers, call)
+        case Question() as question:
+            return AnswerHand(question)

@@ -23,7 +23,9 @@ from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Proof, Request, State
 from deskhand.store import Store, Transaction
 
-Word = Literal["held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted"]
+Word = Literal[
+    "held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted", "replied"
+]
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
     "vault": ("vault", "hand-written", "page", "terminal", "password", "passkey"),
     "page": ("page", "terminal", "password", "passkey"),

@@ -9,6 +9,7 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 
@@ -49,20 +50,24 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
         case ReplyEmail():
             target = f"thread {proposal.thread_id}"
             parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
-            if proposal.all:
-                parameters["all"] = True
-            if proposal.cc:
-                parameters["cc"] = audit.masked_line(proposal.cc)
+            parameters |= {name: value for name, value in _reach_of(proposal).items() if value}
             parameters |= _name_files(proposal.attachments)
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
             parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}
+        case Question():
+            target = proposal.target
+            parameters = {"choices": len(proposal.choices), "characters": len(proposal.text)}
         case ToolCall():
             target = proposal.target
             parameters = {"server": proposal.server, "tool": proposal.tool, "definition": proposal.definition}
     if client is not None:
         parameters["client"] = client
     return GateCall(by, proposal.kind, target, started, parameters, proposed=True)
+
+
+def _reach_of(answer: ReplyEmail) -> dict[str, Any]:
+    return {"all": answer.all, "cc": answer.cc and audit.masked_line(answer.cc)}
 
 
 def _name_files(attachments: Sequence[Enclosure]) -> dict[str, Any]:

@@ -169,8 +169,8 @@ def describe_earlier_send(request_id: str, at: datetime, noun: str = "mail") -> 
 def file_name(request_id: str, kind: str, revision: int) -> str:
     """What a sealed request is called in the vault."""
     name = f"email-{kind.removesuffix('_email')}-{request_id}"
-    if kind == "call_tool":
-        name = f"call-{request_id}"
+    if kind in ("call_tool", "ask_person"):
+        name = f"{kind.partition('_')[0]}-{request_id}"
     if revision == 1:
         return f"{name}.md"
     return f"{name}-{revision}.md"

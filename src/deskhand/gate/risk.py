@@ -12,6 +12,7 @@ import idna
 from deskhand import unseen
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import html, mime, weblinks
 from deskhand.mail.html import Visible
@@ -378,6 +379,9 @@ def assess_action(action: Action, **known: Any) -> Risk:
             return assess_change(change)
         case ToolCall() as call:
             return assess_call(call, known.get("sent_before"))
+        case Question(subject=subject, body=body):
+            facts = Facts("", (), subject, body, as_text=True)
+            return _weigh([each for check in (_links, _characters, _weight) for each in check(facts)])
 
 
 def assess_text(action: Action) -> list[str]:

@@ -24,7 +24,7 @@ from deskhand.gate.risk import Risk, assess_action
 from deskhand.mail import FullMessage, Mailbox
 from deskhand.store import Store, Transaction
 
-Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "draft"]
+Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "ask_person", "draft"]
 CardState = State | Literal["snoozed"]
 MOST_RISKS = 2000
 _AT_ONCE = 200

@@ -22,11 +22,13 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import AuthRequired, AwaitsPerson, BadConfig, Denied, DeskError, OutOfScope, mcp_error, printable
 from deskhand.gate import results
+from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.mailboxes import Mailboxes
 from deskhand.servers.agentmail import agentmail_tools
+from deskhand.servers.asking import asking_tools
 from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, Handles, offer_card
@@ -100,7 +102,7 @@ class DeskAction(BaseModel):
     created: str
     expires: str | None
     send_at: str | None = Field(None, exclude_if=lambda value: value is None)
-    said: str | None = Field(description="the person's words with their no")
+    said: str | None = Field(description="the person's words with their no, or their answer to a question")
     message_id: str | None = Field(description="once it was sent")
     result: dict[str, Any] | None = Field(
         None, exclude_if=lambda value: value is None, description="what another server answered, for whoever asked"
@@ -140,7 +142,14 @@ def desk_tools(desk: Desk, demand_notes: Callable[[], None]) -> dict[Area, list[
     mail = list({each.name: each for each in (*gmail, *email_tools(desk), *sending_tools(desk, demand_notes))}.values())
     mail += unsubscribing_tools(desk)
     made: dict[Area, list[DeskTool]] = {
-        "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
+        "mail": [
+            *mail,
+            *everyday_tools(desk),
+            *reading_tools(desk),
+            *triage_tools(desk),
+            *action_tools(desk),
+            *asking_tools(desk),
+        ],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
         "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
@@ -232,7 +241,7 @@ async def _find_seen(desk: Desk, id: str) -> Request:  # noqa: A002 - as everywh
 
 async def _is_seen(desk: Desk, request: Request) -> bool:
     """Whether the call sees the account from which it would leave."""
-    if isinstance(request.action, ToolCall):
+    if isinstance(request.action, ToolCall | Question):
         return True
     mailbox = desk.mailbox
     return not isinstance(mailbox, Mailboxes) or await mailbox.sees_address(request.action.account)
@@ -252,6 +261,8 @@ async def _find_result(desk: Desk, request: Request) -> dict[str, Any] | None:
 def _action_of(request: Request, result: dict[str, Any] | None = None) -> DeskAction:
     action = request.action
     said = request.note if request.state == "rejected" else None
+    if isinstance(action, Question) and request.state == "sent":
+        said = request.words or "yes"
     return DeskAction(
         id=request.id,
         kind="draft" if request.origin == "draft" else action.kind,

@@ -1,0 +1,67 @@
+"""`ask_person`: an assistant's question on the same page as everything else that waits."""
+
+from typing import Annotated
+
+from pydantic import BaseModel, Field
+
+from deskhand.app import Desk
+from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
+from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate.question import MOST_CHOICES, Question
+from deskhand.servers.callers import client
+from deskhand.servers.calls import ToolResult
+from deskhand.servers.foreign import asker
+from deskhand.servers.mail import DRAFTS
+from deskhand.servers.tool import DeskTool, tool
+
+LONGEST_WAIT = 7 * 24 * 60
+_LATER = "ask get_action later, and go on meanwhile"
+
+
+class PersonAnswer(BaseModel):
+    request: str | None = Field(description="its id, for get_action")
+    state: str = Field(description="waiting, answered, rejected or expired")
+    answer: str | None = Field(description="the person's words, once they answered")
+    hint: str | None = None
+
+
+Choices = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=100)]] | None,
+    Field(max_length=MOST_CHOICES, description="answers to choose from; without any, the person writes their own"),
+]
+Minutes = Annotated[int, Field(ge=1, le=LONGEST_WAIT, description="minutes for which it waits")]
+
+
+def asking_tools(desk: Desk) -> list[DeskTool]:
+    async def ask_person(
+        question: Annotated[str, Field(min_length=1, max_length=4000)],
+        choices: Choices = None,
+        expires_in: Minutes = LONGEST_WAIT,
+    ) -> ToolResult[PersonAnswer]:
+        """Put a question before the person. They answer when they look: ask get_action for the state, or call again
+        with the same words."""
+        given = tuple(choices or ())
+        if len(set(given)) < len(given):
+            raise InvalidInput("two choices are the same", fields=[FieldProblem("choices", "names one twice", "")])
+        asked = Question(text=question, choices=given, asker=asker(), minutes=expires_in)
+        outcome = await desk.gate.propose(asked, "desk_mcp", client=client())
+        return ToolResult(await _describe(desk, outcome), recorded=True)
+
+    return [tool(ask_person, title="Ask the person", annotations=DRAFTS, recorded_by="gate")]
+
+
+async def _describe(desk: Desk, outcome: Outcome) -> PersonAnswer | DeskError:
+    match outcome:
+        case Released(earlier=str() as name):
+            words = (await desk.waiting.find(name)).words or "yes"
+            return PersonAnswer(request=name, state="answered", answer=words)
+        case NotApproved(why="rejected", note=note):
+            return PersonAnswer(request=None, state="rejected", answer=None, hint=note)
+        case NotApproved(waits=name):
+            return PersonAnswer(request=name, state="waiting", answer=None, hint=_LATER)
+        case DevMode():
+            return Denied("DEV_MODE is on: logged, nobody is asked", reason="dev_mode", hint="set DEV_MODE=false")
+        case Failed(error):
+            return error
+        case Released() | Limited():  # pragma: no cover - a question is neither sent in this call nor counted
+            return Denied("the question was not asked", reason="no_approval")

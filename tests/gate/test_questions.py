@@ -1,0 +1,109 @@
+"""An assistant asks the person: the question waits with everything else, and the answer goes to whoever asked."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+from mcp import Client
+
+from deskhand.errors import InvalidInput
+from deskhand.gate.hands import AnswerHand
+from deskhand.gate.question import Question
+from deskhand.mail import NotSent
+from deskhand.servers.desk import desk_server
+from deskhand.web.site import site as web_site
+from tests.gate.test_permissions import RIGHT, Permitted, opened
+from tests.home import Home
+from tests.requirements import requirement
+from tests.web.person import served, signed_in
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def place(home: Home) -> AsyncIterator[Permitted]:
+    async with opened(home) as made:
+        yield made
+
+
+async def ask(client: Client, question: str, **more: object) -> dict[str, str]:
+    result = await client.call_tool("ask_person", {"question": question, **more})
+    assert not result.is_error, result.content
+    return result.structured_content
+
+
+@requirement("ask:answered")
+async def test_the_persons_words_come_back_to_whoever_asked(place: Permitted) -> None:
+    async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+        first = await ask(client, "Which day suits you?")
+        again = await ask(client, "Which day suits you?")
+        (card,) = await place.waiting()
+        assert first["request"] == again["request"] == card.id
+        assert first["state"] == "waiting"
+        await place.desk.answers.respond(card.id, card.digest, "Tuesday", "person", RIGHT)
+        told = await ask(client, "Which day suits you?")
+        assert (told["state"], told["answer"]) == ("answered", "Tuesday")
+        found = await client.call_tool("get_action", {"id": card.id})
+        assert (found.structured_content["state"], found.structured_content["said"]) == ("sent", "Tuesday")
+        assert await place.waiting() == []
+
+
+@requirement("ask:answered")
+async def test_a_yes_and_a_no_are_answers_too(place: Permitted) -> None:
+    async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+        await ask(client, "Shall I go on?")
+        (card,) = await place.waiting()
+        await place.desk.answers.approve(card.id, card.digest, "person", RIGHT)
+        await place.settle()
+        assert (await ask(client, "Shall I go on?"))["answer"] == "yes"
+        await ask(client, "And delete all?")
+        (card,) = await place.waiting()
+        await place.desk.answers.reject(card.id, card.digest, "never", "person", RIGHT)
+        refused = await ask(client, "And delete all?")
+        assert (refused["state"], "never" in refused["hint"]) == ("rejected", True)
+
+
+@requirement("ask:answered")
+async def test_of_choices_one_is_chosen(place: Permitted) -> None:
+    async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+        await ask(client, "Tea or coffee?", choices=["tea", "coffee"], expires_in=60)
+        (card,) = await place.waiting()
+        assert card.expires == card.created + timedelta(hours=1)
+        with pytest.raises(InvalidInput, match="choose one of: tea, coffee"):
+            await place.desk.answers.respond(card.id, card.digest, "water", "person", RIGHT)
+        with pytest.raises(InvalidInput, match="not edited"):
+            (await place.desk.waiting.find(card.id)).action.edit({"body": "x"})
+        await place.desk.answers.respond(card.id, card.digest, "tea", "person", RIGHT)
+        assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))["answer"] == "tea"
+        for wrong in ({"choices": ["a", "a"]}, {"choices": list("abcdefg")}, {"expires_in": 0}):
+            assert (await client.call_tool("ask_person", {"question": "x", **wrong})).is_error
+
+
+@requirement("ask:answered")
+async def test_a_yes_is_none_of_the_choices(place: Permitted) -> None:
+    async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+        await ask(client, "Tea or coffee?", choices=["tea", "coffee"])
+        (card,) = await place.waiting()
+        with pytest.raises(InvalidInput, match="choose one of"):
+            await place.desk.answers.approve(card.id, card.digest, "person", RIGHT)
+
+
+@requirement("ask:answered")
+async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
+    async with opened(home, DESKHAND_PROOF="page") as place:
+        async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+            await ask(client, "Tea\u200b or coffee? https://evil.example", choices=["tea", "coffee"])
+        (card,) = await place.waiting()
+        assert card.risk.level == "high"
+        async with served(web_site(place.desk)) as address, signed_in(place.desk, address) as person:
+            shown = (await person.reads(f"/approvals/{card.id}")).text
+            assert '<button name="words" value="coffee">' in shown
+            fields = {"digest": card.digest, "words": "coffee"}
+            await person.sends(f"/approvals/{card.id}/respond", fields, at=f"/approvals/{card.id}")
+            assert "Answered: coffee" in (await person.reads(f"/approvals/{card.id}")).text
+
+
+async def test_an_answer_may_be_given_again_after_a_kill() -> None:
+    question = Question(text="Shall I?", asker="me")
+    assert await AnswerHand(question).check("token") == NotSent("token")
+    assert question.edit({"body": question.body}) is question
