@@ -27,9 +27,9 @@ class PersonAnswer(BaseModel):
 
 Choices = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=100)]] | None,
-    Field(max_length=MOST_CHOICES, description="answers to choose from; without any, the person writes their own"),
+    Field(max_length=MOST_CHOICES, description="to choose from; else free text"),
 ]
-Minutes = Annotated[int, Field(ge=1, le=LONGEST_WAIT, description="minutes for which it waits")]
+Minutes = Annotated[int, Field(ge=1, le=LONGEST_WAIT, description="minutes")]
 
 
 def asking_tools(desk: Desk) -> list[DeskTool]:
@@ -38,8 +38,7 @@ def asking_tools(desk: Desk) -> list[DeskTool]:
         choices: Choices = None,
         expires_in: Minutes = LONGEST_WAIT,
     ) -> ToolResult[PersonAnswer]:
-        """Put a question before the person. They answer when they look: ask get_action for the state, or call again
-        with the same words."""
+        """Put a question before the person, who answers later: ask get_action, or call again with the same words."""
         given = tuple(choices or ())
         if len(set(given)) < len(given):
             raise InvalidInput("two choices are the same", fields=[FieldProblem("choices", "names one twice", "")])

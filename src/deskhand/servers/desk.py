@@ -142,14 +142,7 @@ def desk_tools(desk: Desk, demand_notes: Callable[[], None]) -> dict[Area, list[
     mail = list({each.name: each for each in (*gmail, *email_tools(desk), *sending_tools(desk, demand_notes))}.values())
     mail += unsubscribing_tools(desk)
     made: dict[Area, list[DeskTool]] = {
-        "mail": [
-            *mail,
-            *everyday_tools(desk),
-            *reading_tools(desk),
-            *triage_tools(desk),
-            *action_tools(desk),
-            *asking_tools(desk),
-        ],
+        "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
         "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
@@ -157,6 +150,7 @@ def desk_tools(desk: Desk, demand_notes: Callable[[], None]) -> dict[Area, list[
     for each in (*made["mail"], *made["notes"]):
         if each.name in _FROM_MAIL or each in made["mail"]:
             each.take_account()
+    made["mail"] += asking_tools(desk)
     for each in made["agents"]:
         each.name = _RENAMED[each.name]
     for each in gmail:

@@ -16,7 +16,7 @@ WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 
 
-_ACCOUNT = {"type": "string", "default": None, "description": "mail account"}
+_ACCOUNT = {"type": "string", "default": None}
 
 
 class DeskTool(Tool):
