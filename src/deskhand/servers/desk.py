@@ -295,7 +295,7 @@ class _WholeDesk(DeskServer):
         if not isinstance(error, AwaitsPerson) or card is None:
             return self.refusal(error)
         error.details["card"] = card
-        error.said = f"{error.said or error.message}\nThe person answers at {card}"
+        error.waiting_note = f"{error.waiting_note or error.said or error.message}\nThe person answers at {card}"
         return offer_card(error, card, context) or self.refusal(error)
 
     async def list_tools(self) -> list[MCPTool]:
