@@ -91,6 +91,12 @@ async def test_another_users_task_is_not_there(service: Service, tasks: Client) 
 
 @requirement("tasks:identity")
 async def test_without_a_user_there_is_an_authentication_error_and_no_backend_call(service: Service) -> None:
+    user = service.new_user()
+    async with service.client(user) as somebody:
+        await ok(somebody, "list_tasks")
+    with anyio.fail_after(30):  # until everything is there that was logged before
+        while not any(user in line and "backend_request" in line for line in service.logged):
+            await anyio.sleep(0.01)
     before = len(service.logged)
     async with service.client(None) as nobody, service.client("") as empty:
         for client in (nobody, empty):

@@ -58,7 +58,7 @@ class Post:
         me = self.me()
         if recipient == me:
             raise Denied("cannot send message to self", reason="self")
-        if self.mailroom.beyond_tmux:
+        if recipient == tmux.PERSON and self.mailroom.beyond_tmux:
             known = {*known, tmux.PERSON}  # who reads it at the page, and answers there
         with _report_as("failed to check recipient"):
             if recipient in self._read_ignore_list() or (recipient not in known and recipient not in self._others()):

@@ -20,6 +20,15 @@ T = TypeVar("T")
 Run = Callable[[argparse.Namespace], int | None]
 
 
+class Suggested(tuple[str, ...]):
+    """Words that a shell completes; any other is taken too."""
+
+    __slots__ = ()
+
+    def __contains__(self, word: object) -> bool:
+        return True
+
+
 def command(commands: Any, name: str, run: Run, text: str, *, json: bool = False) -> argparse.ArgumentParser:
     made: argparse.ArgumentParser = commands.add_parser(name, help=text, description=_sentence(text))
     made.set_defaults(run=run)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.browser import open_privately
-from deskhand.cli.command import command, flag, one_line, opened_desk, run, tell
+from deskhand.cli.command import Suggested, command, flag, one_line, opened_desk, run, tell
 from deskhand.errors import InvalidInput, printable
 from deskhand.servers import SERVERS
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def add_to(commands: Any) -> None:
     mcp = command(commands, "mcp", _mcp, "serve MCP on stdio, or with --http on 127.0.0.1")
     own = ", ".join(sorted(SERVERS))
-    mcp.add_argument("server", metavar="NAME", help=f"which server: {own}, or one of `deskhand guard list`")
+    text = f"which server: {own}, or one of `deskhand guard list`"
+    mcp.add_argument("server", metavar="NAME", choices=Suggested(SERVERS), help=text)
     flag(mcp, "--http", "speak Streamable HTTP at /mcp; wants a bearer token")
     mcp.add_argument("--port", type=int, help="port for --http (default MCP_SERVER_PORT, 3000); 0 takes a free one")
     flag(mcp, "--alone", "serve in this process, also where a desk runs that it could join")
