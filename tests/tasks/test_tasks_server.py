@@ -96,7 +96,7 @@ async def test_without_a_user_there_is_an_authentication_error_and_no_backend_ca
         await ok(somebody, "list_tasks")
     with anyio.fail_after(30):  # until everything is there that was logged before
         while not any(user in line and "backend_request" in line for line in service.logged):
-            await anyio.sleep(0.01)
+            await anyio.lowlevel.checkpoint()
     before = len(service.logged)
     async with service.client(None) as nobody, service.client("") as empty:
         for client in (nobody, empty):
