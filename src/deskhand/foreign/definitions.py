@@ -29,7 +29,7 @@ def digest_of(definition: Mapping[str, Any]) -> str:
 
 def read_pins(home: Path, server: str) -> Definitions | None:
     """What was reviewed; None where the server was never met."""
-    place = _file(home, server)
+    place = pin_file(home, server)
     try:
         found: Definitions = json.loads(place.read_bytes())
     except FileNotFoundError:
@@ -41,21 +41,21 @@ def read_pins(home: Path, server: str) -> Definitions | None:
 
 def pin(home: Path, server: str, seen: Definitions) -> None:
     """Keep what the person has seen."""
-    place = _file(home, server)
+    place = pin_file(home, server)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_atomically(place, _written(seen))
 
 
 def pin_first(home: Path, server: str, seen: Definitions) -> Definitions:
     """Keep a server's tools as they are when it is first met; what is pinned, whoever was first."""
-    place = _file(home, server)
+    place = pin_file(home, server)
     place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     create_once(place, _written(seen))
     return read_pins(home, server) or {}
 
 
 def unpin(home: Path, server: str) -> None:
-    _file(home, server).unlink(missing_ok=True)
+    pin_file(home, server).unlink(missing_ok=True)
 
 
 def find_changed(pinned: Definitions, seen: Definitions) -> list[str]:
@@ -63,7 +63,7 @@ def find_changed(pinned: Definitions, seen: Definitions) -> list[str]:
     return sorted(name for name in pinned.keys() | seen.keys() if pinned.get(name) != seen.get(name))
 
 
-def _file(home: Path, server: str) -> Path:
+def pin_file(home: Path, server: str) -> Path:
     return home / "guard" / f"{server}.json"
 
 

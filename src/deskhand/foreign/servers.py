@@ -11,7 +11,7 @@ from weakref import WeakSet
 from mcp import MCPError
 
 from deskhand.errors import Denied, NotFound, SendFailed, ServerDown, printable
-from deskhand.foreign.definitions import Definitions, digest_of, find_changed, pin_first, read_pins
+from deskhand.foreign.definitions import Definitions, digest_of, find_changed, pin_file, pin_first, read_pins
 from deskhand.foreign.rules import FILE, GuardRule, ServerEntry, read_servers
 from deskhand.foreign.session import ForeignServer, ListChange, written
 from deskhand.parts import Parts
@@ -34,6 +34,8 @@ class Foreign:
         self._parts = parts
         self._listeners: WeakSet[Listener] = WeakSet()
         self._kept: dict[str, tuple[ForeignServer, asyncio.Task[None]]] = {}
+        self._pinned: dict[str, tuple[tuple[int, int] | None, Definitions]] = {}
+        """What is pinned, by the state of its file."""
         self._read: tuple[tuple[int, int] | None, dict[str, ServerEntry]] = (None, {})
 
     # What the person wrote down.
@@ -59,9 +61,14 @@ class Foreign:
         return self.entry(name).rule_for(tool, arguments)
 
     def pins(self, server: ForeignServer) -> Definitions:
+        stamp = _stamp(pin_file(self._home, server.name))
+        kept = self._pinned.get(server.name)
+        if stamp is not None and kept is not None and kept[0] == stamp:
+            return kept[1]
         found = read_pins(self._home, server.name)
         if found is None:
             return pin_first(self._home, server.name, server.definitions())
+        self._pinned[server.name] = (stamp, found)
         return found
 
     def demand_pinned(self, server: ForeignServer, tool: str) -> dict[str, Any]:

@@ -68,6 +68,7 @@ class ForeignServer:
         self._there = asyncio.Event()
         self.tools: list[Tool] = []
         """As the server listed them last."""
+        self._defined: tuple[list[Tool] | None, Definitions] = (None, {})
         self._tell = tell
         self.why_down: str | None = None
 
@@ -174,7 +175,9 @@ class ForeignServer:
         return tools
 
     def definitions(self) -> Definitions:
-        return {tool.name: define(written(tool)) for tool in self.tools}
+        if self._defined[0] is not self.tools:  # once for each list: every call asks
+            self._defined = (self.tools, {tool.name: define(written(tool)) for tool in self.tools})
+        return self._defined[1]
 
     async def call(
         self, tool: str, arguments: Mapping[str, Any], progress: ProgressFnT | None = None
