@@ -199,6 +199,7 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
         await press(page, "a")
         await expect(page.get_by_text("unless you undo it")).to_be_visible()
         await expect(page.locator(".card .countdown")).to_have_text(re.compile(r"^in \d+ seconds$"))
+        await expect(page.locator(".toast")).to_contain_text("Letter 2")
         await press(page, "u")
         await expect(page.get_by_text("it waits again")).to_be_visible()
 
@@ -260,6 +261,7 @@ async def test_axe_finds_nothing_wide_or_narrow_light_or_dark_whatever_the_mail_
         await page.goto("/")
         await page.keyboard.press("?")
         found += await judged(page)
+        await page.goto("about:blank")  # an open page goes to the sign-in by itself
         await page.context.clear_cookies()
         await page.goto("/enter")
         found += await judged(page)
