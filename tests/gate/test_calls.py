@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from deskhand.foreign.schemas import find_problem
 from deskhand.gate import Failed, Gate
 from deskhand.gate.permissions import Terms
 from deskhand.gate.permitting import describe
@@ -285,6 +286,33 @@ async def test_a_gate_without_other_servers_makes_no_call_and_keeps_the_yes(plac
 
     assert isinstance(await alone.release(card.id, "desk"), Failed)
     assert (await desk.gate.find(card.id)).state == "approved"
+
+
+@requirement("guard:rules")
+async def test_no_name_with_dots_passes_for_the_place_that_a_rule_names(place: Guarded) -> None:
+    place.rules('tool = "*"\nwhen = { "issue.repo" = "notes" }\ndo = "pass"', 'tool = "*"\ndo = "deny"')
+    async with place.client() as client:
+        decoy = {"text": "x", "issue": {"repo": "evil"}, "issue.repo": "notes"}
+        assert refusal(await client.call_tool("append", decoy))["details"]["reason"] == "denied"
+        assert place.done == []
+
+
+@requirement("guard:rules")
+@pytest.mark.parametrize(
+    ("shape", "value"),
+    [
+        ({"patternProperties": {"(a+)+$": {}}, "additionalProperties": False}, {f"{'a' * 60}!": 1}),
+        ({"properties": {"x": {"uniqueItems": True}}}, {"x": [[n] for n in range(20_000)]}),
+    ],
+)
+def test_no_schema_takes_for_ever(shape: dict[str, Any], value: dict[str, Any]) -> None:
+    assert find_problem(shape, value) is None
+
+
+def test_what_stands_twice_is_named() -> None:
+    assert find_problem({"properties": {"x": {"uniqueItems": True}}}, {"x": [1, 1]}) == "x: an item stands there twice"
+    assert find_problem({"properties": {"x": {"uniqueItems": True}}}, {"x": 1}) is None
+    assert find_problem({"additionalProperties": False}, {"x": 1})
 
 
 @requirement("permission:narrow")

@@ -233,9 +233,12 @@ async def test_what_is_asked_each_time(home: Home) -> None:
     async with opened(home) as place:
         await place.ask()
         (new,) = await place.waiting()
+        with pytest.raises(Denied, match="have not said yes"):
+            await place.permit(new)
+        await place.desk.answers.approve(new.id, new.digest, "person", RIGHT)
         with pytest.raises(Denied, match="not written to everybody"):
             await place.permit(new)
-        await place.desk.answers.reject(new.id, None, None, "person", RIGHT)
+        await place.settle()
         risky = await place.approve(subject="Look", body="a\u200bb\n")
         with pytest.raises(Denied, match="high risk"):
             await place.permit(risky)
@@ -270,6 +273,29 @@ async def test_a_change_of_mails_is_asked_each_time(home: Home) -> None:
         terms = Terms(1, place.clock() + timedelta(days=1))
         with pytest.raises(Denied, match="one by one"):
             permissions.make(card, request.action, terms, "page", place.clock())
+
+
+@requirement("permission:narrow")
+@pytest.mark.parametrize(
+    ("seen", "other"),
+    [
+        (" ".join(f"https://h{n}.example/" for n in range(11)), "https://evil.example/pay"),
+        ("bank transfer credit card gift card invoice iban refund", "password"),
+    ],
+)
+async def test_what_the_card_did_not_name_was_not_seen(home: Home, seen: str, other: str) -> None:
+    async with opened(home) as place:
+        await place.permit(await place.approve(body=f"{seen}\n"))
+        assert "waits in" in await place.ask(body=f"{seen.rpartition(' ')[0]} {other}\n")
+
+
+@requirement("permission:proof")
+async def test_a_revoked_passkey_ends_what_was_permitted_by_a_signature(home: Home) -> None:
+    async with opened(home) as place:
+        made = await place.permit(await place.approve())
+        await place.desk.store.write(lambda tx: tx.execute("UPDATE permissions SET proof = 'passkey'"))
+        await place.desk.store.write(permissions.close_signed, place.clock())
+        assert (await place.desk.permitting.find(made.id)).permission.closed_by == "a revoked passkey"
 
 
 @requirement("permission:proposed")

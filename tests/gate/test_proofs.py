@@ -9,10 +9,12 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.errors import Denied, InvalidInput, RateLimited
+from deskhand.errors import Changed, Denied, InvalidInput, RateLimited
 from deskhand.gate import ledger, passwords
+from deskhand.gate.actions import Action
 from deskhand.gate.answers import Letter
 from deskhand.gate.proofs import Typed
+from deskhand.gate.requests import Request
 from deskhand.gate.waiting import Card
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
@@ -329,3 +331,28 @@ async def test_nobody_is_locked_out_for_good(safe: Safe) -> None:
         await store.write(passwords.attempt, safe.clock(), "198.51.100.7")
     await store.write(passwords.forget_wrong_passwords, "198.51.100.7")
     assert await store.write(passwords.attempt, safe.clock(), "198.51.100.7")
+
+
+@requirement("proof:stored")
+async def test_a_draft_written_between_the_persons_edit_and_their_yes_is_not_approved(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(home) as safe:
+        draft = safe.home.vault / "Drafts" / "mine.md"
+        draft.parent.mkdir(exist_ok=True)
+        draft.write_text(
+            "---\ntype: email_draft\ndraft_id: draft-mine\nto: bob@example.org\nsubject: Tea\n---\nAt four?\n"
+        )
+        (card,) = (await safe.desk.waiting.cards())[0]
+        write_edit = safe.desk.door.write_edit
+
+        async def write_and_swap(request: Request, action: Action) -> None:
+            await write_edit(request, action)
+            text = draft.read_text()
+            draft.write_text(text.replace("At six.", "Wire it.").replace("bob@example.org", "eve@evil.example"))
+
+        monkeypatch.setattr(safe.desk.door, "write_edit", write_and_swap)
+        letter = Letter("bob@example.org", "Tea", "At six.\n")
+        with pytest.raises(Changed):
+            await safe.desk.answers.approve_edited(card.id, card.digest, letter, "person", RIGHT)
+        assert await safe.settle() == 0

@@ -89,6 +89,28 @@ async def test_a_yes_is_none_of_the_choices(place: Permitted) -> None:
 
 
 @requirement("ask:answered")
+async def test_nobody_else_sees_the_question_or_its_answer(place: Permitted) -> None:
+    async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+        await ask(client, "What is the code?")
+        (card,) = await place.waiting()
+        await place.desk.answers.respond(card.id, card.digest, "1742", "person", RIGHT)
+        request = await place.desk.waiting.find(card.id)
+        other = request.action.model_copy(update={"asker": "client another"})
+        await place.desk.store.write(lambda tx: tx.execute("UPDATE requests SET action = ?", other.model_dump_json()))
+        assert (await client.call_tool("get_action", {"id": card.id})).is_error
+
+
+@requirement("ask:answered")
+async def test_a_file_among_the_approved_is_no_choice_and_can_still_be_answered(place: Permitted) -> None:
+    async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+        await ask(client, "Tea or coffee?", choices=["tea", "coffee"])
+        (card,) = await place.waiting()
+        await place.desk.store.write(lambda tx: tx.execute("UPDATE requests SET state = 'approved', proof = 'vault'"))
+        await place.desk.answers.respond(card.id, card.digest, "tea", "person", RIGHT)
+        assert (await ask(client, "Tea or coffee?", choices=["tea", "coffee"]))["answer"] == "tea"
+
+
+@requirement("ask:answered")
 async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
     async with opened(home, DESKHAND_PROOF="page") as place:
         async with Client(desk_server(place.desk), mode="2026-07-28") as client:

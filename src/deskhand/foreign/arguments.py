@@ -28,10 +28,10 @@ def find_values(values: Any, path: str) -> list[Any]:
         return [values]
     first, _, rest = path.partition(".")
     match values:
-        case dict() if path in values:
-            return [values[path]]
         case dict() if first in values:
             return find_values(values[first], rest)
+        case dict() if path in values:  # a name with dots in it, where nothing else can be meant
+            return [values[path]]
         case list() if first == "*":
             return _find_in_each(values, rest)
         case list() if first.isascii() and first.isdecimal() and len(first) < 8 and int(first) < len(values):

@@ -4,6 +4,7 @@ Its patterns are matched by a machine that takes linear time. Where a schema nam
 place, or cannot be understood, nothing is held against the value: the server checks it again.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Annotated, Any
@@ -55,6 +56,7 @@ def _validator() -> Any:
     from jsonschema import Draft202012Validator, validators
 
     honest = Draft202012Validator.VALIDATORS["$ref"]
+    more = Draft202012Validator.VALIDATORS["additionalProperties"]
     left = iter(range(MOST_LOOKUPS))
 
     def look_up(*args: Any) -> Any:
@@ -62,7 +64,19 @@ def _validator() -> Any:
             raise ValueError("the schema names itself too often")
         return honest(*args)
 
-    own = {"$ref": look_up, "pattern": _check_pattern, "patternProperties": _skip}
+    def check_more(validator: Any, allowed: Any, instance: Any, schema: Any) -> Iterator[Any]:
+        if "patternProperties" in schema:  # its patterns would be matched by a machine that may take for ever
+            return iter(())
+        return iter(more(validator, allowed, instance, schema) or ())
+
+    own = {
+        "$ref": look_up,
+        "pattern": _check_pattern,
+        "patternProperties": _skip,
+        "additionalProperties": check_more,
+        "unevaluatedProperties": _skip,
+        "uniqueItems": _check_unique,
+    }
     return validators.extend(Draft202012Validator, own)
 
 
@@ -72,6 +86,17 @@ def _check_pattern(validator: Any, pattern: Any, instance: Any, schema: Any) -> 
     del validator, schema
     if isinstance(instance, str) and not is_match(compile_pattern(pattern), instance):
         yield Problem(f"{printable(instance, 60)!r} does not match {printable(pattern, 60)!r}")
+
+
+def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    """In linear time: each item by its text."""
+    from jsonschema.exceptions import ValidationError as Problem
+
+    del validator, schema
+    if not wanted or not isinstance(instance, list):
+        return
+    if len({json.dumps(each, sort_keys=True) for each in instance}) < len(instance):
+        yield Problem("an item stands there twice")
 
 
 def _skip(*_: Any) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -176,7 +177,11 @@ class ForeignServer:
 
     def definitions(self) -> Definitions:
         if self._defined[0] is not self.tools:  # once for each list: every call asks
-            self._defined = (self.tools, {tool.name: define(written(tool)) for tool in self.tools})
+            names = Counter(tool.name for tool in self.tools)
+            defined = {tool.name: define(written(tool)) for tool in self.tools}
+            # Of two tools of one name nobody knows which is called: they are as closed as one that changed.
+            twice = {name: {"name": name, "listed": times} for name, times in names.items() if times > 1}
+            self._defined = (self.tools, defined | twice)
         return self._defined[1]
 
     async def call(

@@ -131,8 +131,10 @@ class Answers:
         if isinstance(proof, Signed):
             said = await self.make_said("approved", [(request_id, digest)], letter)
         proven = await self._claims.prove(by, proof, said)
-        edited = await self.edit(request_id, digest, letter, by, proven)
-        return await self.approve(request_id, edited.digest, by, proven)
+        meant = _edit(await self._waiting.find(request_id), letter)
+        await self.edit(request_id, digest, letter, by, proven)
+        # What the person typed, not what stands there by now: a draft's file may have been written meanwhile.
+        return await self.approve(request_id, meant.digest, by, proven)
 
     async def reject(
         self, request_id: str, digest: str | None, reason: str | None, by: str, proof: Claim = "page"
@@ -146,10 +148,12 @@ class Answers:
         wish = words.strip()
         if not wish:
             raise InvalidInput("there are no words", fields=[FieldProblem("words", "is empty", "")])
-        request = await self._open(request_id, digest)
-        if isinstance(request.action, Question):
-            request.action.demand_answer(wish)
+        found = await self._waiting.find(request_id)
+        if isinstance(found.action, Question):
+            request = _demand_seen(await self._demand_undecided(request_id), digest)
+            found.action.demand_answer(wish)
             return await self._reply(request, wish, by, proof)
+        request = await self._open(request_id, digest)
         answer = await self._answer("rejected", by, proof, request, words=wish, signed="responded")
         rejected = await self._reject(request, answer, note=f"{RESPONSE}{wish}", words=wish)
         responded = replace(answer, word="responded")
@@ -219,6 +223,8 @@ class Answers:
     async def permit(self, request_id: str, digest: str, terms: Terms, by: str, proof: Claim = "page") -> Permission:
         """From now on others like this one leave without a question, so often and until then."""
         request = _demand_seen(await self._waiting.find(request_id), digest)
+        if request.state not in ("held", "approved", "sending", "sent"):
+            raise Denied("you have not said yes to this one", reason="no_approval", hint="answer it first")
         card = await self._waiting.card(request_id)
         return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof, request))
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict
 
 from deskhand import clock
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound
+from deskhand.gate import permissions
 from deskhand.store import Row, Transaction
 
 NONCE_LIFE = timedelta(minutes=5)
@@ -145,7 +146,7 @@ def _demand_client_data(text: str, kind: str, challenge: str, origin: str | None
         found: dict[str, Any] = dict(json.loads(decode(text)))
         came_from = str(found["origin"])
         own = came_from == origin or (origin is None and urlsplit(came_from).hostname == host)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise refuse("the browser's part cannot be read") from None
     if found.get("type") != kind or found.get("challenge") != challenge:
         raise refuse("it was given to something else")
@@ -274,6 +275,7 @@ def revoke(tx: Transaction, seal: Seal, name: str, now: datetime) -> Passkey:
         raise NotFound(f"there is no passkey {name}", hint="`deskhand passkey list` names them")
     revoked = replace(key, revoked=now)
     _write(tx, seal, revoked)
+    permissions.close_signed(tx, now)
     return revoked
 
 

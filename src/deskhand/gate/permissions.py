@@ -87,7 +87,8 @@ class Permission:
         risk = risk_of(action, card)
         if action.named() != self.names or risk.level == "high":
             return False
-        return _is_to_known(action, card) and set(risk.reasons) <= set(self.seen)
+        seen = {each for each in self.seen if not each.endswith(" more.")}  # what was not named was not seen
+        return _is_to_known(action, card) and set(risk.reasons) <= seen
 
 
 def risk_of(action: Action, card: "Card") -> Risk:
@@ -153,8 +154,15 @@ def find_open(tx: Transaction, action: Action, *, to_use: bool = False) -> list[
 
 def close(tx: Transaction, permission_id: str, by: str, now: datetime) -> bool:
     """It covers nothing any more, however the clock is set later; whether it was open."""
-    sql = "UPDATE permissions SET closed = ?, closed_by = ? WHERE id = ? AND closed IS NULL"
+    sql = "UPDATE permissions SET closed = ?, closed_by = ?, evidence = '' WHERE id = ? AND closed IS NULL"
     return tx.execute(sql, clock.to_ms(now), by, permission_id) == 1
+
+
+def close_signed(tx: Transaction, now: datetime) -> None:
+    """A passkey was revoked: what was permitted by a signature has to be permitted anew."""
+    rows = tx.all("SELECT id FROM permissions WHERE proof = 'passkey' AND closed IS NULL")
+    for (name,) in rows:
+        close(tx, name, "a revoked passkey", now)
 
 
 def is_off(tx: Transaction) -> bool:
@@ -198,7 +206,7 @@ def find_used(tx: Transaction, request_id: str) -> Permission | None:
     columns = ", ".join(f"p.{name}" for name in _COLUMNS.split(", "))
     row = tx.one(
         f"SELECT {columns} FROM permissions p JOIN permission_uses u ON u.permission_id = p.id"
-        " WHERE u.request_id = ? AND (p.closed IS NULL OR p.closed_by = 'its end')",
+        " WHERE u.request_id = ? AND p.closed IS NULL",
         request_id,
     )
     if row is None:

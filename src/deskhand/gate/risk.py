@@ -186,10 +186,15 @@ def _links(facts: Facts) -> _Reasons:
     if _UNREAD in hosts:
         yield "high", f"There are {_UNREAD}."
     if hosts:
-        more = f" and {len(hosts) - 10} more" if len(hosts) > 10 else ""
-        yield "medium", f"Links lead to: {', '.join(hosts[:10])}{more}."
+        yield "medium", f"Links lead to: {_some_of(hosts, 10)}."
     if masked:
         yield "high", f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}."
+
+
+def _some_of(names: list[str], most: int) -> str:
+    """The first of them, and whether there are others: a permission is only for what was named."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 def _html(facts: Facts) -> _Reasons:
@@ -216,7 +221,7 @@ def _characters(facts: Facts) -> _Reasons:
 def _topic(facts: Facts) -> _Reasons:
     words = sorted({found[0].casefold() for found in _DELICATE.finditer(f"{facts.subject}\n{facts.body[:LOOKED_AT]}")})
     if words:
-        yield "medium", f"It speaks of money or secrets: {', '.join(words[:5])}."
+        yield "medium", f"It speaks of money or secrets: {_some_of(words, 5)}."
 
 
 def _attachments(facts: Facts) -> _Reasons:

@@ -54,13 +54,13 @@ class Meaning:
         self._file = file
         self._model = model
         self._embed = embed
-        self._closed = tuple(f"{name}/" for name in (inside or FOLDERS))
+        self._closed = tuple(f"{name}/".casefold() for name in (inside or FOLDERS))
         self._turn = Lock()
 
     def search(self, query: str, limit: int) -> tuple[list[Likeness], int]:
         """The notes most like the question, and how many are not known to the model yet."""
         with self._turn, walk.open_root(self._root) as root, self._opened() as db:
-            there = {path: key for path, key in walk.scan(root).items() if not path.startswith(self._closed)}
+            there = {path: key for path, key in walk.scan(root).items() if not path.casefold().startswith(self._closed)}
             left = self._fill(db, root, there)
             (asked,) = map(_normal, self._embed([query]))
             rows = db.execute("SELECT path, data FROM vector WHERE model = ?", (self._model,))

@@ -235,7 +235,9 @@ async def _find_seen(desk: Desk, id: str) -> Request:  # noqa: A002 - as everywh
 
 async def _is_seen(desk: Desk, request: Request) -> bool:
     """Whether the call sees the account from which it would leave."""
-    if isinstance(request.action, ToolCall | Question):
+    if isinstance(request.action, Question):
+        return request.action.asker == asker()
+    if isinstance(request.action, ToolCall):
         return True
     mailbox = desk.mailbox
     return not isinstance(mailbox, Mailboxes) or await mailbox.sees_address(request.action.account)

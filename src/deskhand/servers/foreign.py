@@ -207,12 +207,18 @@ async def call(desk: Desk, name: str, params: CallToolRequestParams, progress: P
 
 
 def asker() -> str:
-    return callers.client() or OWN
+    """Who calls, by a name that no client can give itself where it is another one's."""
+    name = callers.client()
+    if name is None:
+        return OWN
+    return f"client {name}"
 
 
 async def _pass(
     desk: Desk, server: ForeignServer, params: CallToolRequestParams, progress: ProgressFnT
 ) -> CallToolResult:
+    if desk.settings.dev_mode:
+        raise Denied("DEV_MODE is on: nothing is called", reason="dev_mode", hint="set DEV_MODE=false")
     await desk.settle_record()
     started = time.perf_counter()
     error: DeskError | None = Unavailable("the call was cancelled")

@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand import tokens
-from deskhand.errors import DeskError, InvalidInput, NotFound
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
 from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
 from deskhand.oauth.documents import Documents, is_document
@@ -27,6 +27,7 @@ from deskhand.servers.callers import METADATA
 from deskhand.tokens import EVERY_ENDPOINT
 from deskhand.web.address import own_origin
 from deskhand.web.entry import effect, page
+from deskhand.web.proving import claim_in
 from deskhand.web.render import POLICY, render
 from deskhand.web.request import desk_of, text_in
 
@@ -191,6 +192,10 @@ async def _answer(request: Request, form: FormData) -> Response:
     if not chosen:
         problem = InvalidInput("Choose at least one thing that it may do, or say no.")
         return await _show(request, asked, allowed, problem=problem)
+    try:
+        await desk.answers.demand_person("person", claim_in(request, form), "connect a client")
+    except Denied as refused:
+        return await _show(request, asked, allowed, problem=refused)
     code = await desk.store.write(grants.allow, allowed._replace(scopes=chosen), desk.now())
     await desk.record("person", "connect_client", allowed.name, about | {"scopes": " ".join(chosen)}, None, 0)
     return asked.send_back(code=code)

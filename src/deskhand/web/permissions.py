@@ -89,12 +89,12 @@ def _read_terms(form: FormData, desk: Desk) -> Terms:
         raise InvalidInput("say how often a day", fields=[problem])
     given = text_in(form, "ends").strip()
     try:
-        day = date.fromisoformat(given)
-    except ValueError:
+        day = date.fromisoformat(given) + timedelta(days=1)
+    except (ValueError, OverflowError):
         problem = FieldProblem("ends", "is no date", given[:20], "2027-01-31")
         raise InvalidInput("say until which day", fields=[problem]) from None
     midnight = datetime.combine(day, datetime.min.time(), ZoneInfo(desk.settings.timezone))
-    return Terms(int(often), midnight + timedelta(days=1))
+    return Terms(int(often), midnight)
 
 
 async def _revoke(request: Request, form: FormData) -> Response:
