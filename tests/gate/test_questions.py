@@ -118,6 +118,7 @@ async def test_the_page_shows_the_question_and_its_choices(home: Home) -> None:
         (card,) = await place.waiting()
         assert card.risk.level == "high"
         async with served(web_site(place.desk)) as address, signed_in(place.desk, address) as person:
+            assert "a question to you" in (await person.reads("/")).text
             shown = (await person.reads(f"/approvals/{card.id}")).text
             assert '<button name="words" value="coffee">' in shown
             fields = {"digest": card.digest, "words": "coffee"}

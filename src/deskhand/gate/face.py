@@ -26,8 +26,6 @@ class Face(BaseModel):
     free: ClassVar[frozenset[str]] = frozenset()
     """Fields in which these may differ; where there is none, a permission is for the same thing once more."""
 
-    is_question: ClassVar[bool] = False
-    """Whether the person's words are all that comes of it."""
     noun: ClassVar[str] = "mail"
     done: ClassVar[str] = "been sent"
     again: ClassVar[str] = "send"

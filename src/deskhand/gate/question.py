@@ -19,7 +19,6 @@ class Question(NoMail):
     again = "answer"
     where_to_look = "Whoever asked knows whether they have read it."
     unknown = "the answer may or may not have been read, and it is not given again by itself"
-    is_question: ClassVar[bool] = True
     file_type: ClassVar[str] = "question"
 
     kind: Literal["ask_person"] = "ask_person"
