@@ -373,6 +373,22 @@ async def test_a_record_that_was_cut_before_the_undo_revives_nothing(signer: Sig
     assert await signer.safe.settle() == 0
 
 
+@requirement("guarded:moved")
+async def test_what_was_answered_before_the_desk_had_its_key_is_counted_and_not_called_forged(signer: Signer) -> None:
+    old, new = [await signer.safe.ask(subject=subject) for subject in ("Old", "New")]
+    await signer.approve(old)
+    await signer.change("UPDATE answers SET evidence = 'of another key'")
+    assert isinstance(await signer.check(), Forged)
+    signer.safe.clock.time += timedelta(seconds=1)
+    signer.desk.begin_new_key()
+    del signer.desk.policy
+    assert await signer.check() == Genuine(0, unchecked=1)
+    await signer.approve(new)
+    assert await signer.check() == Genuine(1, unchecked=1)
+    await signer.change("UPDATE answers SET evidence = 'of another key'")
+    assert isinstance(await signer.check(), Forged)
+
+
 @requirement("passkey:codes")
 async def test_a_recovery_code_counts_once_and_new_ones_end_the_old(signer: Signer) -> None:
     store, seal, now = signer.desk.store, signer.desk.policy.seal, signer.desk.now()

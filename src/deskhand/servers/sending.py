@@ -59,7 +59,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         cc: Cc = (),
         bcc: Bcc = (),
         attachments: Files = (),
-        send_at: Annotated[str, Field(description="leave then, not at once: ISO 8601 with an offset")] = "",
+        send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text and these recipients."""
@@ -71,7 +71,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             body=body,
             as_text=True,
             attachments=await attach(attachments),
-            send_at=send_at or None,
+            send_at=send_at,
             follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
