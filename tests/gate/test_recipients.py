@@ -12,8 +12,8 @@ from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail, SendEmail, read_action
-from deskhand.gate.answers import Letter
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.orchestrator import replies
 from deskhand.orchestrator.mcp_client import MCPClient
 from deskhand.servers.desk import desk_server
