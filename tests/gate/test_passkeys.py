@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 from deskhand import audit
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.answers import Letter
+from deskhand.gate.cards import Card
 from deskhand.gate.forgery import Forged, Genuine, check_answers
+from deskhand.gate.letters import Letter
 from deskhand.gate.passkeys import ENROL, Assertion, NewKey, Said
 from deskhand.gate.proofs import Signed, Typed
-from deskhand.gate.waiting import Card
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
 from tests.gate.site import HELLO
