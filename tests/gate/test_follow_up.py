@@ -13,7 +13,7 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import InvalidInput, NotFound
 from deskhand.gate import follow_ups
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator import reminding
 from deskhand.servers.desk import desk_server

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.gate import follow_ups
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
 from deskhand.tasks.due import read_later
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
