@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from deskhand import unseen
-from deskhand.mail.members import DAMAGES, OPENED, Budget, Member, TooMuch, read_members
+from deskhand.mail.members import DAMAGES, OPENED, Budget, PackedFile, TooMuch, read_members
 from deskhand.mail.mime import read_attachments
 
 LOOKED_AT = 2_000_000
@@ -234,9 +234,9 @@ def _read_archive(extension: str, kind: str, content: bytes, budget: Budget) -> 
     return Findings("", tuple(alarming), tuple(odd))
 
 
-def _unpack(kind: str, content: bytes, budget: Budget) -> tuple[list[Member], bool]:
+def _unpack(kind: str, content: bytes, budget: Budget) -> tuple[list[PackedFile], bool]:
     """The files of an archive, and whether these are all."""
-    members: list[Member] = []
+    members: list[PackedFile] = []
     if kind not in OPENED:
         raise NotImplementedError(kind)
     try:
@@ -247,13 +247,13 @@ def _unpack(kind: str, content: bytes, budget: Budget) -> tuple[list[Member], bo
     return members, True
 
 
-def _look_at(members: Sequence[Member], budget: Budget, depth: int = DEEPEST) -> list[str]:
+def _look_at(members: Sequence[PackedFile], budget: Budget, depth: int = DEEPEST) -> list[str]:
     """What is dangerous in an archive, of each kind the first."""
     found = {each.partition(":")[0]: each for each in reversed([*_find_dangers(members, budget, depth)])}
     return list(reversed(found.values()))
 
 
-def _find_dangers(members: Sequence[Member], budget: Budget, depth: int) -> Iterator[str]:
+def _find_dangers(members: Sequence[PackedFile], budget: Budget, depth: int) -> Iterator[str]:
     if any(_MACRO_PART.search(member.name.lower()) or _declares_macros(member) for member in members):
         yield "macros"
     for member in members:
@@ -272,7 +272,7 @@ def _find_dangers(members: Sequence[Member], budget: Budget, depth: int) -> Iter
             yield from _find_dangers(_inside(extension, kind, member, budget), budget, depth - 1)
 
 
-def _inside(extension: str, kind: str | None, member: Member, budget: Budget) -> list[Member]:
+def _inside(extension: str, kind: str | None, member: PackedFile, budget: Budget) -> list[PackedFile]:
     if extension == "eml":
         return _enclosed(member.content)
     if kind in OPENED:
@@ -281,15 +281,15 @@ def _inside(extension: str, kind: str | None, member: Member, budget: Budget) ->
     return []
 
 
-def _enclosed(mail: bytes) -> list[Member]:
-    return [Member(each.name, each.content) for each in read_attachments(mail)]
+def _enclosed(mail: bytes) -> list[PackedFile]:
+    return [PackedFile(each.name, each.content) for each in read_attachments(mail)]
 
 
-def _declares_macros(member: Member) -> bool:
+def _declares_macros(member: PackedFile) -> bool:
     return member.name.lower() == "[content_types].xml" and b"vbaproject" in member.content.lower()
 
 
-def _find_strange_parts(members: Sequence[Member]) -> Iterator[str]:
+def _find_strange_parts(members: Sequence[PackedFile]) -> Iterator[str]:
     if any(re.search(r"/(?:embeddings|activex)/|^object \d", member.name.lower()) for member in members):
         yield "holds files or controls of other programs"
     links = [link for member in members if member.name.endswith(".rels") for link in _LINK.findall(member.content)]

@@ -37,13 +37,13 @@ class Budget:
         return content
 
 
-class Member(NamedTuple):
+class PackedFile(NamedTuple):
     name: str
     content: bytes
     is_locked: bool = False
 
 
-def read_members(kind: str, content: bytes, budget: Budget) -> Iterator[Member]:
+def read_members(kind: str, content: bytes, budget: Budget) -> Iterator[PackedFile]:
     """Raises one of DAMAGES where it cannot be read, and TooMuch where the budget ends."""
     source = io.BytesIO(content)
     match kind:
@@ -52,24 +52,24 @@ def read_members(kind: str, content: bytes, budget: Budget) -> Iterator[Member]:
         case "a tar archive":
             yield from _read_tar(source, budget)
         case "a gzip archive":
-            yield Member("", budget.take(gzip.GzipFile(fileobj=source).read(budget.size + 1)))
+            yield PackedFile("", budget.take(gzip.GzipFile(fileobj=source).read(budget.size + 1)))
         case "a bzip2 archive":
-            yield Member("", budget.take(bz2.BZ2File(source).read(budget.size + 1)))
+            yield PackedFile("", budget.take(bz2.BZ2File(source).read(budget.size + 1)))
 
 
-def _read_zip(source: io.BytesIO, budget: Budget) -> Iterator[Member]:
+def _read_zip(source: io.BytesIO, budget: Budget) -> Iterator[PackedFile]:
     with zipfile.ZipFile(source) as archive:
         for about in archive.infolist():
             if about.flag_bits & 1:
-                yield Member(about.filename, budget.take(b""), is_locked=True)
+                yield PackedFile(about.filename, budget.take(b""), is_locked=True)
             elif not about.is_dir():
                 with archive.open(about) as file:
-                    yield Member(about.filename, budget.take(file.read(budget.size + 1)))
+                    yield PackedFile(about.filename, budget.take(file.read(budget.size + 1)))
 
 
-def _read_tar(source: io.BytesIO, budget: Budget) -> Iterator[Member]:
+def _read_tar(source: io.BytesIO, budget: Budget) -> Iterator[PackedFile]:
     with tarfile.open(fileobj=source, mode="r:") as archive:
         for about in archive:
             file = archive.extractfile(about) if about.isreg() else None
             if file is not None:
-                yield Member(about.name, budget.take(file.read(budget.size + 1)))
+                yield PackedFile(about.name, budget.take(file.read(budget.size + 1)))
