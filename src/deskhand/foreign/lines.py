@@ -38,7 +38,7 @@ _OURS = "desk-"
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _LineRequest:
     answer: asyncio.Future[dict[str, Any]]
     report: Report | None
 
@@ -49,7 +49,7 @@ class RunningServer:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None  # noqa: S101 - it was asked for
         self._stdin = process.stdin
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _LineRequest] = {}
         self._numbers = count(1)
         self.ended = asyncio.Event()
         self.why = "it ended"
@@ -61,7 +61,7 @@ class RunningServer:
         name = f"{_OURS}{next(self._numbers)}"
         if report is not None:
             params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": name}}
-        asked = _Asked(asyncio.get_running_loop().create_future(), report)
+        asked = _LineRequest(asyncio.get_running_loop().create_future(), report)
         self._asked[name] = asked
         try:
             await self.write(json.dumps({"jsonrpc": "2.0", "id": name, "method": method, "params": params}))
