@@ -119,6 +119,11 @@ def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
             need(desk)
         except DeskError as error:
             yield what, error
+    for vault in desk.settings.note_vaults[1:]:
+        try:
+            vault.demand()
+        except DeskError as error:
+            yield f"the notes of the vault {vault.name} are missing", error
 
 
 @dataclass(frozen=True, slots=True)
