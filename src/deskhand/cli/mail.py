@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, show_progress, tell
+from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, say_time, show_progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.mail import FullMessage, MailSummary
     from deskhand.mail.importing import ImportedMail, Source
+    from deskhand.orchestrator.first_look import FirstLook
 
 BATCH_BYTES = 8_000_000
 BATCH_MAILS = 500
@@ -39,6 +40,9 @@ def add_to(commands: Any) -> None:
     for each in (listing, search):
         each.add_argument("--account", help="in this account alone (default: in all)")
         each.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+    text = "say whether the unread mail that the desk found at its first look is brought in"
+    bringing = command(mail, "bring-in", _bring_in, text, json=True)
+    bringing.add_argument("answer", nargs="?", choices=("all", "new", "none"), help="without one, show the question")
     login.add_to(mail)
 
 
@@ -118,6 +122,24 @@ def _read(options: argparse.Namespace) -> None:
     print(plain(f"\n{mail.body}"))
 
 
+def _bring_in(options: argparse.Namespace) -> None:
+    async def ask_or_answer(desk: "Desk") -> "list[FirstLook]":
+        from deskhand.orchestrator import first_look
+
+        looks = await first_look.ask_everywhere(desk)
+        if options.answer is None:
+            return looks
+        looks += await desk.store.read(first_look.list_declined)
+        return [await first_look.answer(desk, look.mailbox, options.answer) for look in looks]
+
+    looks = at_desk(ask_or_answer)
+    lines = [one_line(f"{look.question} {look.answer or ''}".rstrip()) for look in looks]
+    facts = [
+        {"mailbox": each.mailbox, "unread": each.found, "days": each.days, "answer": each.answer} for each in looks
+    ]
+    tell(options, facts, "\n".join(lines) or "there is nothing to answer: mail is brought in as it comes")
+
+
 def _search(options: argparse.Namespace) -> None:
     async def find(desk: "Desk") -> "tuple[list[MailSummary], list[str]]":
         from deskhand.mail.mailboxes import MailView, viewing
@@ -147,5 +169,5 @@ def _lines(mail: "MailSummary") -> str:
     who = mail.sender
     if "SENT" in mail.labels:
         who = f"to {mail.to}"
-    first = one_line(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}")
+    first = one_line(f"{say_time(mail.date):<18} {unread} {who}  {mail.subject}")
     return f"{first}\n    {one_line(f'{mail.id}  {mail.snippet[:100]}')}"
