@@ -280,7 +280,7 @@ def walk(toolkit: str, wrong: list[str]) -> int:
         bob = office.home.environment | {"DESKHAND_AGENT": "bob"}
         agentmail = Path(sys.executable).with_name("agentmail")
         subprocess.run([agentmail, "status", "ready"], env=bob, cwd=vault, check=True, capture_output=True)
-        mail = letter(subject="an idea, no query", body="When?", attachment="list.txt", content=b"roses")
+        mail = letter(subject="an idea, no query", body="When?", attachment="list.txt", content="roses")
         office.receive(mail)
         office.passes()
         (mail,) = office.mails("")

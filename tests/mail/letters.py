@@ -23,7 +23,7 @@ def letter(
     message_id: str | None = None,
     references: str | None = None,
     attachment: str | None = None,
-    content: bytes = b"content",
+    content: str = "content",
 ) -> bytes:
     """A mail from outside, written by the standard library."""
     mail = EmailMessage()
@@ -34,7 +34,7 @@ def letter(
         mail["In-Reply-To"], mail["References"] = references.split()[-1], references
     mail.set_content(body)
     if attachment:
-        mail.add_attachment(content, maintype="application", subtype="octet-stream", filename=attachment)
+        mail.add_attachment(content.encode(), maintype="application", subtype="octet-stream", filename=attachment)
     return mail.as_bytes().replace(b"\n", b"\r\n")
 
 
