@@ -36,7 +36,7 @@ from deskhand.gate.performer import Performer
 from deskhand.gate.question import Question
 from deskhand.gate.record import GateCall, call_of, facts_of
 from deskhand.gate.requests import REPEATED, Request
-from deskhand.gate.signatures import sign
+from deskhand.gate.signatures import finish
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Sent
 from deskhand.store import Store
@@ -88,8 +88,8 @@ class Gate(Performer):
             return await self._record(call, DevMode())
         try:
             meant, answered = await self._complete(proposal)
-            action = sign(meant, self._settings)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
+            action = await asyncio.to_thread(finish, meant, proposal, self._settings)
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
             request = await self._find_asked(action)

@@ -51,6 +51,8 @@ class Card:
     """The arguments of a call, each by its path."""
     attachments: tuple[Enclosure, ...]
     send_at: datetime | None
+    html: str
+    """The same text as HTML, which leaves beside it; empty where none does."""
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -133,6 +135,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         rows=mail.rows,
         attachments=mail.attachments,
         send_at=mail.send_at,
+        html=mail.html,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,

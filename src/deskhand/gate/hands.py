@@ -12,6 +12,7 @@ from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.mail.changes import Deed
+from deskhand.mail.mailboxes import open_owned, split
 from deskhand.store import Store
 
 
@@ -25,6 +26,7 @@ class MailHand:
         self._mail = mail
 
     async def prepare(self) -> str:
+        await open_owned(self._mailbox, self._mail.account)
         return await self._mailbox.prepare(self._mail)
 
     async def send(self, token: str, keep: Keep) -> Sent:
@@ -44,12 +46,14 @@ class ChangeHand:
         self._action = action
 
     async def prepare(self) -> str:
+        await open_owned(self._mailbox, self._action.account)
         return self._action.digest
 
     async def send(self, token: str, keep: Keep) -> Sent:
         await keep(token)
-        ids = [mail.id for mail in self._action.mails]
-        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
+        box = await open_owned(self._mailbox, self._action.account)
+        own_ids = [split(mail.id)[1] for mail in self._action.mails]
+        await box.change(own_ids, Deed(self._action.do, self._action.label))
         return Sent("", "")
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:

@@ -20,9 +20,7 @@ from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
 from deskhand.tasks.due import read_later
 
-To = Annotated[
-    str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} recipients in all")
-]
+To = Annotated[str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all")]
 Cc = Annotated[Sequence[str], Field(description="who gets a copy")]
 Bcc = Annotated[Sequence[str], Field(description="copies that the others do not see")]
 Files = Annotated[Sequence[str], Field(max_length=MOST, description="vault paths of files")]
@@ -60,7 +58,9 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         bcc: Bcc = (),
         attachments: Files = (),
         send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
+        *,
         follow_up: FollowUp = "",
+        html: Annotated[bool, Field(description="the body is Markdown; send it as HTML too")] = False,
     ) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text and these recipients."""
         letter = SendEmail(
@@ -72,6 +72,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             as_text=True,
             attachments=await attach(attachments),
             send_at=send_at,
+            html=html,
             follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
