@@ -14,7 +14,7 @@ from urllib.parse import quote
 from anyio import to_thread
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.prompts import Prompt
-from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListResourcesResult, Resource
+from mcp_types import CallToolResult, InputRequiredResult, ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
@@ -34,7 +34,7 @@ from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, Handles, offer_card
 from deskhand.servers.email import describe_ended, email_tools
 from deskhand.servers.everyday import everyday_tools
-from deskhand.servers.foreign import asker, call, list_prefixed, progress_of, wanted_servers
+from deskhand.servers.foreign import Progress, asker, call, list_prefixed, wanted_servers
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import account_names, mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools, say_place, vault_names
@@ -322,10 +322,12 @@ class _WholeDesk(DeskServer):
             return await super().call_tool(name, arguments, context)
         try:
             self.demand("guard", writes=True)
-            asked = CallToolRequestParams(name=tool_name, arguments=arguments)
-            return await call(self.desk, server, asked, progress_of(context.request_context if context else None))
+            progress = Progress(context.request_context if context else None)
+            result = await call(self.desk, server, tool_name, arguments, progress.report)
+            await progress.settle()
         except DeskError as error:
             return await self.refuse(error, context)
+        return CallToolResult.model_validate(result)
 
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """The notes by path, page after page, and last the newest mails of the inbox."""
