@@ -30,6 +30,7 @@ from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.performer import Performer
@@ -125,7 +126,7 @@ class Gate(Performer):
         await self._store.write(follow_ups.begin, waits.id, proposal.follow_up, self._now())
 
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
-        if isinstance(proposal, ToolCall | Question):
+        if isinstance(proposal, LeaveList | ToolCall | Question):
             return proposal, None
         return await complete(proposal, self._mailbox(), self._settings.own_addresses)
 

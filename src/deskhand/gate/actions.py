@@ -16,6 +16,7 @@ from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
 from deskhand.gate.fields import Addresses, AddressLine, Body, Moment, Name, Subject, Text, demand_body
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
@@ -88,7 +89,7 @@ class UpdateEmails(BaseModel):
     mails: tuple[ListedMail, ...]
 
 
-Proposal = SendEmail | ReplyEmail | UpdateEmails | ToolCall | Question
+Proposal = SendEmail | ReplyEmail | UpdateEmails | LeaveList | ToolCall | Question
 
 
 class Mail(Face):
@@ -235,7 +236,7 @@ def _line_of(mail: ListedMail) -> str:
     return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
 
 
-Action = Annotated[Mail | MailChange | ToolCall | Question, Discriminator("kind")]
+Action = Annotated[Mail | MailChange | LeaveList | ToolCall | Question, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
 Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in

@@ -14,7 +14,9 @@ from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
 
-Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "ask_person", "draft"]
+Kind = Literal[
+    "send_email", "reply_email", "forward_email", "update_emails", "unsubscribe", "call_tool", "ask_person", "draft"
+]
 CardState = State | Literal["snoozed"]
 
 

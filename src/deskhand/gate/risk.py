@@ -9,6 +9,7 @@ from typing import Any, Literal
 from deskhand import unseen
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.lookalikes import count_scripts, domain_of, is_twin, looks_like, poses_as_latin, readable, skeleton
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
@@ -331,6 +332,11 @@ def assess_action(action: Action, **known: Any) -> Risk:
             return assess_change(change)
         case ToolCall() as call:
             return assess_call(call, known.get("sent_before"))
+        case LeaveList(subject=subject, address=address, signed_by=signed_by):
+            facts = Facts("", (), subject, address, as_text=True, sent_before=known.get("sent_before"))
+            found = [each for check in _TEXT_CHECKS for each in check(facts)]
+            found.append(("low", f"That {signed_by} signed it is what the mail says; nobody has checked it here."))
+            return _weigh(found)
         case Question(subject=subject, body=body):
             facts = Facts("", (), subject, body, as_text=True)
             return _weigh([each for check in (_links, _characters, _weight) for each in check(facts)])

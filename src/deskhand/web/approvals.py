@@ -55,6 +55,7 @@ _KINDS = (
     ("reply_email", "reply"),
     ("draft", "drafted reply"),
     ("update_emails", "change of emails"),
+    ("unsubscribe", "leave a list"),
 )
 _STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
 _KEPT = "It has changed since it was shown to you, and nothing was approved. Your own text is kept below; compare both."
