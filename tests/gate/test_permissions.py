@@ -194,7 +194,7 @@ async def test_it_takes_what_an_answer_takes(home: Home) -> None:
         terms = Terms(1, place.clock() + timedelta(days=1))
         for proof in ("page", "terminal", "permission", Typed("wrong", "here")):
             with pytest.raises(Denied):
-                await place.desk.answers.permit(card.id, card.digest, terms, "person", proof)  # type: ignore[arg-type]
+                await place.desk.answers.permit(card.id, card.digest, terms, "person", proof)
         assert not await place.desk.permitting.list_all()
 
 
