@@ -301,7 +301,8 @@ def model(desk: Desk) -> Finding:
 
 def rules(desk: Desk) -> Finding:
     """Whether the rules by which mail is sorted can be read."""
-    return good(f"{len(load_rules(desk.settings.home).rule)} rules for mail")
+    count = len(load_rules(desk.settings.home).rule)
+    return good(f"{count} rule{'' if count == 1 else 's'} for mail")
 
 
 def clients(desk: Desk) -> Finding:
