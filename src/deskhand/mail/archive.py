@@ -60,7 +60,7 @@ class Archive:
                 yield from gathered.events
                 gathered.events.clear()
             gathered.parser.Parse(b"", True)
-        except expat.ExpatError as error:
+        except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that is none
             raise NoText(f"The document is damaged: {name} is no XML.") from error
         yield from gathered.events
 
