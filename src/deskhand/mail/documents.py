@@ -8,7 +8,9 @@ import codecs
 import io
 import json
 import re
+import struct
 import sys
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -29,6 +31,11 @@ _PACKED = frozenset({"docx", "docm", "xlsx", "xlsm", "pptx", "pptm", "odt", "ods
 _FOLDED = frozenset({"text/calendar", "text/vcard", "ics", "vcf"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_DAMAGES = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError),
+    *(RuntimeError, AssertionError, zlib.error, struct.error),
+)
+"""What a library for PDF raises where a file is not as it should be."""
 # The longer mark first: it begins as the other does.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -121,7 +128,7 @@ def read_pdf(content: bytes, warn: Warn) -> Pieces:
         import pypdf
     except ImportError:
         raise NoText("Reading PDF needs pypdf: pip install 'deskhand[documents]'") from None
-    damages = (pypdf.errors.PyPdfError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError)
+    damages = (pypdf.errors.PyPdfError, *_DAMAGES)
     try:
         document = pypdf.PdfReader(io.BytesIO(content), strict=False)
         if document.is_encrypted and not document.decrypt(""):
