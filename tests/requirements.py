@@ -49,6 +49,8 @@ REQUIREMENTS = {
     "chat:card": "On the whole-desk server a refusal of what waits carries the address of its card.",
     "chat:elicitation": "A client that opens addresses is given the card once; what it says then is no answer.",
     "chat:handle": "A client that takes handles gets one for what waits, and its result when the person has answered.",
+    "chat:first-era": "A call of 2025-11-25 that wants a task gets one; each end of a request is an end of the task.",
+    "chat:asker": "A handle is read, listed and cancelled by whoever got it, and by nobody else.",
     "chat:app": "The card in the chat shows the request and opens the page; it answers nothing.",
     "store:durable": "What a transaction returned is committed; one that raised left nothing.",
     "store:upgraded": "A database of an earlier version is brought up to date whole or not at all, and keeps its rows.",

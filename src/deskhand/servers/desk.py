@@ -14,13 +14,24 @@ from urllib.parse import quote
 from anyio import to_thread
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.prompts import Prompt
+from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
 from deskhand.app import Desk
 from deskhand.clock import iso
-from deskhand.errors import AuthRequired, AwaitsPerson, BadConfig, Denied, DeskError, OutOfScope, mcp_error, printable
+from deskhand.errors import (
+    AuthRequired,
+    AwaitsPerson,
+    BadConfig,
+    Denied,
+    DeskError,
+    OutOfScope,
+    Unavailable,
+    mcp_error,
+    printable,
+)
 from deskhand.gate import results
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
@@ -31,11 +42,12 @@ from deskhand.servers.agentmail import agentmail_tools
 from deskhand.servers.asking import asking_tools
 from deskhand.servers.attachments import reading_tools, saving_tools
 from deskhand.servers.calls import Call, Recorder, recorder
-from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, Handles, offer_card
+from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, offer_card
 from deskhand.servers.email import describe_ended, email_tools
 from deskhand.servers.everyday import everyday_tools
-from deskhand.servers.foreign import asker, call, list_prefixed, progress_of, wanted_servers
+from deskhand.servers.foreign import asker, call, list_prefixed, progress_of, read_result, wanted_servers
 from deskhand.servers.gmail import gmail_tools
+from deskhand.servers.handles import Handles
 from deskhand.servers.mail import account_names, mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools, say_place
 from deskhand.servers.prompts import PROMPTS
@@ -162,23 +174,11 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
     def demand_notes() -> None:
         server.demand("notes", writes=False)
 
-    async def find_request(id: str) -> Request:  # noqa: A002 - as everywhere
-        try:
-            server.demand("mail", writes=False)
-            return await _find_seen(desk, id)
-        except DeskError as error:
-            raise protocol_error(error) from error
-
-    def describe(request: Request) -> CallToolResult:
-        ended = describe_ended(request)
-        if isinstance(ended, DeskError):
-            return server.refusal(ended)
-        return ended
-
     tools = desk_tools(desk, demand_notes)
     for each in tools["mail"]:
         if each.name in _MAY_WAIT:
             each.meta = SHOWN_AS_CARD
+    handles = _make_handles(desk, lambda: server)
     server = _WholeDesk(
         "desk",
         [each for several in tools.values() for each in several],
@@ -192,7 +192,8 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         stateless=True,
         accounts=account_names(desk),
         lifespan=partial(tasks_lifespan, desk),
-        extensions=[AppCard(), Handles(find_request, describe)],
+        extensions=[AppCard(), handles],
+        middleware=[handles.pass_on],
     )
     server.desk = desk
     _add_resources(server)
@@ -200,6 +201,39 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         title = prompt.__name__.replace("_", " ").capitalize()
         server.add_prompt(Prompt.from_function(prompt, title=title, description=prompt.__doc__))
     return server
+
+
+def _make_handles(desk: Desk, server: Callable[[], DeskServer]) -> Handles:
+    """Handles for what waits, for callers that may read it."""
+
+    def demand() -> None:
+        try:
+            server().demand("mail", writes=False)
+        except DeskError as error:
+            raise protocol_error(error) from error
+
+    async def find_request(id: str) -> Request:  # noqa: A002 - as everywhere
+        demand()
+        try:
+            return await _find_seen(desk, id)
+        except DeskError as error:
+            raise protocol_error(error) from error
+
+    async def describe(request: Request) -> dict[str, Any]:
+        try:
+            ended = describe_ended(request)
+            if isinstance(request.action, ToolCall) and request.state == "sent":
+                ended = read_result(await desk.store.read(results.find, request.id, desk.now()))
+        except DeskError as error:
+            ended = server().refusal(error)
+        except MCPError as answer:
+            ended = server().refusal(Unavailable(f"the server answered with an error: {printable(answer.message)}"))
+        return ended.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def may_wait(name: str) -> bool:
+        return name in _MAY_WAIT - {"get_action"} or name.partition("_")[0] in wanted_servers(desk)
+
+    return Handles(desk, demand, find_request, describe, may_wait)
 
 
 def _error_form(error: DeskError) -> dict[str, Any]:

@@ -18,11 +18,9 @@ from deskhand.servers.email import Answer, Body, describe_reply, describe_send
 from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
 
-To = Annotated[
-    str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} recipients in all")
-]
+To = Annotated[str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all")]
 Cc = Annotated[list[str] | None, Field(description="addresses that get a copy")]
-Bcc = Annotated[list[str] | None, Field(description="addresses that get a copy which the others do not see")]
+Bcc = Annotated[list[str] | None, Field(description="addresses that get a hidden copy")]
 Files = Annotated[list[str] | None, Field(max_length=MOST, description="vault paths of files")]
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
@@ -51,7 +49,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         cc: Cc = None,
         bcc: Bcc = None,
         attachments: Files = None,
-        send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
+        send_at: Annotated[str | None, Field(description="not before then: ISO 8601 with an offset")] = None,
     ) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text and these recipients;
         until then the answer says where the request waits."""
