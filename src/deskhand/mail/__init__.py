@@ -22,6 +22,8 @@ class Attachment:
     name: str
     content_type: str
     size: int
+    charset: str = ""
+    """Of a text, as its sender says."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -313,7 +313,8 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
         texts = [_text_of(child, notes, depth + 1) for child in children]
         return _choose(texts, notes) if part.kind == "multipart/alternative" else _join_texts(texts)
     if _is_attachment(part):
-        notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
+        charset = part.parameters.get("charset", "")[:100]
+        notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part)), charset))
         notes.attached.append(part)
         return _Text("", "none")
     text = _CONTROL.sub("", _unix_lines(decode(_content(part), part.parameters.get("charset"))))
@@ -583,12 +584,3 @@ def reply_subject(subject: str) -> str:
     while found := _RE.match(rest):
         rest = rest[found.end() :]
     return f"Re: {rest}".rstrip()[:LONGEST_SUBJECT]
-
-
-def reply_recipient(full: FullMessage, *own: str) -> str:
-    """Reply-To before From, never oneself; to a mail of one's own, whom it went to."""
-    for field in (full.reply_to, full.summary.sender, full.summary.to):
-        for person in people(field):
-            if person.address.casefold() not in map(str.casefold, own):
-                return recipient(person.address)
-    raise InvalidInput("This mail has no sender whom one could answer.", hint="Send a new mail instead.")

@@ -16,6 +16,7 @@ from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.gate.signatures import with_signature
 from deskhand.mail import FullMessage, mime
+from deskhand.mail.answering import address_author
 from deskhand.mail.mailboxes import split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
@@ -144,7 +145,7 @@ def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, sign
     reply = Mail(
         kind="send_email",
         account=account,
-        to=mime.reply_recipient(mail, account),
+        to=address_author(mail, {account}),
         subject=mime.reply_subject(mail.summary.subject),
         body=with_signature(f"{body}\n" if body else "", signature),
     )

@@ -19,12 +19,12 @@ from starlette.routing import Route
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
-from deskhand.gate.answers import Letter
 from deskhand.gate.card_filter import CardFilter
+from deskhand.gate.cards import Card
 from deskhand.gate.ledger import list_askers
+from deskhand.gate.letters import Letter
 from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
-from deskhand.gate.waiting import Card
 from deskhand.orchestrator import status
 from deskhand.tasks import due
 from deskhand.web import permissions, times

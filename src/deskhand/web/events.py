@@ -13,8 +13,9 @@ from starlette.responses import Response, StreamingResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.gate.cards import Card
 from deskhand.gate.requests import Request as Waits
-from deskhand.gate.waiting import Card, Counts
+from deskhand.gate.waiting import Counts
 from deskhand.web import sessions
 from deskhand.web.render import HEADERS
 from deskhand.web.request import desk_of
