@@ -1,4 +1,4 @@
-"""A call that waits for the person is a task: of the protocol of 2025-11-25, and of the extension that came after it."""
+"""A call that waits for the person is a task: by MCP 2025-11-25, and by the extension that came after it."""
 
 import json
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ class Wire:
 
     async def sends(self, letter: dict[str, Any] = HELLO, **more: Any) -> Any:
         """The task that a call is answered with."""
-        given = {"task": {}} if self.revision == FIRST else {}
+        given: dict[str, Any] = {"task": {}} if self.revision == FIRST else {}
         made = await self.asks("tools/call", name="send_email", arguments=letter, **given | more)
         return made.get("task", made)
 

@@ -17,7 +17,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import uvicorn
 
@@ -132,30 +131,27 @@ def judge_oauth(place: Path) -> None:
 
 
 def judge_tasks(place: Path) -> None:
-    """Who waits by a handle until the person has answered, in both eras; the desk is started anew in between."""
+    """Who waits by a handle until the person has answered, in both eras."""
     home = judged_home(place)
-    for era in ("first", "new"):
-        for folder, said in (
-            ("Approved", "sent successfully"),
-            ("Rejected", "failed" if era == "first" else "isError"),
-        ):
-            desk = start(place, home.environment, "--port", "0")
-            port = urlsplit(desk.address).port
+    desk = start(place, home.environment, "--port", "0")
+    wanted = {("first", "Approved"): "sent successfully", ("first", "Rejected"): "failed"}
+    wanted |= {("new", "Approved"): "sent successfully", ("new", "Rejected"): "isError"}
+    try:
+        for (era, folder), said in wanted.items():
             letter = json.dumps(HELLO | {"subject": f"{era} {folder}"})
             command = [NODE, WAITING, MODULES, era, f"{desk.address}/mcp", TOKEN, letter]
             judge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             assert judge.stdout
             heard = judge.stdout.readline()
-            desk.close()
-            desk = start(place, home.environment, "--port", str(port))
             if heard.startswith("task "):
                 answer(home, folder)
             try:
                 heard += judge.communicate(timeout=60)[0]
             except subprocess.TimeoutExpired:
                 judge.kill()
-            desk.close()
             report(f"a task of the {era} era, {folder}", works=said in heard, why=heard)
+    finally:
+        desk.close()
 
 
 def main(argv: list[str]) -> int:
