@@ -152,6 +152,7 @@ REQUIREMENTS = {
     "mail:one-recipient": "A recipient is one bare address; nothing in it adds another or a header.",
     "mail:everybody": "A mail goes to all whom it names and to nobody else; no header or copy tells of a blind one.",
     "page:attachments": "A card shows each file by its bytes, with a preview that runs nothing and a download.",
+    "mail:follow-up": "Who wants to know that nobody answered is told once, unless a person did; it can be cancelled.",
     "gate:send-later": "A mail with a time leaves then, not before, also after a restart; until then it is undone.",
     "gate:attachments": "Attachments leave with the bytes that were approved; one that changed meanwhile is not sent.",
     "mail:attached-risk": "Attachments that run, are misnamed or packed, or hold macros or secrets are named so.",

@@ -15,8 +15,17 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import enclosures, ledger, results
-from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_in_time, demand_sendable
+from deskhand.gate import enclosures, follow_ups, ledger, results
+from deskhand.gate.actions import (
+    Action,
+    Mail,
+    Proposal,
+    ReplyEmail,
+    SendEmail,
+    complete,
+    demand_in_time,
+    demand_sendable,
+)
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
@@ -88,6 +97,7 @@ class Gate(Performer):
                 return told
             demand_in_time(action, call.started)
             fresh = open_request(action, by, answered, call.started, request)
+            await self._await_answer(proposal, request, fresh)
             written, used = await self._door.find_hand_written(action)
             for found in written:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
@@ -105,6 +115,14 @@ class Gate(Performer):
         result: audit.Result = "waiting" if asked.waits else "rejected"
         await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
         return asked
+
+    async def _await_answer(self, proposal: Proposal, known: Request | None, fresh: Request) -> None:
+        """Write down beside the request that waits when the person is told if nobody answers."""
+        if not isinstance(proposal, SendEmail | ReplyEmail) or proposal.follow_up is None:
+            return
+        waits = known if known is not None and known.state in ("waiting", "held") else fresh
+        follow_ups.demand_later(proposal.follow_up, fresh.action.send_at, self._now())
+        await self._store.write(follow_ups.begin, waits.id, proposal.follow_up, self._now())
 
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
         if isinstance(proposal, ToolCall | Question):

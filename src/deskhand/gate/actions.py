@@ -46,6 +46,8 @@ class SendEmail(BaseModel):
     reply_to_message_id: str | None = None
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
+    follow_up: datetime | None = None
+    """When the person is told if nobody has answered; nothing of it leaves the desk."""
 
 
 class ReplyEmail(BaseModel):
@@ -60,6 +62,7 @@ class ReplyEmail(BaseModel):
     cc: Addresses = ""
     attachments: tuple[Enclosure, ...] = ()
     as_text: bool = False
+    follow_up: datetime | None = None
 
 
 class ListedMail(BaseModel):

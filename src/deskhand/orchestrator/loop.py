@@ -20,7 +20,7 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import BadConfig, DeskError, Internal
 from deskhand.gate.requests import Request
-from deskhand.orchestrator import files, mails, replies, status, steps, watcher
+from deskhand.orchestrator import files, mails, reminding, replies, status, steps, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.pending import PendingNotes
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
@@ -91,6 +91,8 @@ class Orchestrator:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
+        if error := await self._attempt(reminding.look(self._desk, all_of_them=True), "follow-ups"):
+            log.warning("not_reminded", extra={"why": error.message})
         await self._publish_last()
         if unheard is not None:
             raise unheard
@@ -111,12 +113,13 @@ class Orchestrator:
     def _loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What goes on beside the work itself: parts of the desk, each with its name."""
         if not self._has_vault:
-            return {"approvals": self._look_around}
+            return {"approvals": self._look_around, "follow-ups": self._remind}
         return {
             **{self._part(name): partial(self._watch, name) for name in self._accounts},
             "notes": self._read_notes,
             "approvals": self._listen,
             "dashboard": self._publish,
+            "follow-ups": self._remind,
         }
 
     def _say_what_it_does(self) -> None:
@@ -191,6 +194,12 @@ class Orchestrator:
             await replies.look_around(self._desk)
             self._desk.parts.works("approvals")
             await asyncio.sleep(ADOPT_EVERY)
+
+    async def _remind(self) -> None:
+        while True:
+            await reminding.look(self._desk)
+            self._desk.parts.works("follow-ups")
+            await asyncio.sleep(reminding.EVERY)
 
     async def _publish_last(self) -> None:
         if self._has_vault:

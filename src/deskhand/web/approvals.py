@@ -27,7 +27,7 @@ from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.orchestrator import status
 from deskhand.tasks import due
-from deskhand.web import permissions, times
+from deskhand.web import follow_ups, permissions, times
 from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
@@ -209,6 +209,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "unread": unread,
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
+        "awaited": await follow_ups.find(desk, card),
         **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
