@@ -83,7 +83,7 @@ def open_request(
     if answered is not None:
         sender = _sender_of(answered)
         participants = participants_of(answered)
-        warnings = answered.warnings
+        warnings = answered.alarms
     return Request(
         id=name,
         origin="tool",

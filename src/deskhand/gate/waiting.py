@@ -155,7 +155,7 @@ class Waiting:
             subject=mail.summary.subject,
             date=clock.iso(mail.summary.date),
             text=mail.body,
-            warnings=(*mail.warnings, *odd),
+            warnings=(*mail.alarms, *odd),
         )
 
     async def load_attachments(self, card: Card) -> list[bytes | None]:

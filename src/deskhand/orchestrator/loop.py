@@ -20,11 +20,11 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import BadConfig, DeskError, Internal
 from deskhand.gate.requests import Request
-from deskhand.orchestrator import files, mails, reminding, replies, status, steps, watcher
+from deskhand.orchestrator import files, first_look, mails, reminding, replies, status, steps, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.pending import PendingNotes
+from deskhand.orchestrator.rules import RulesFile
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
-from deskhand.orchestrator.triage import RulesFile
 
 if TYPE_CHECKING:
     from deskhand.orchestrator.mcp_client import MCPClient
@@ -43,8 +43,12 @@ _OWN_SERVER = [sys.executable, "-m", "deskhand", "mcp", "gmail"]
 
 
 class Orchestrator:
-    def __init__(self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random, *, asks: bool = False
+    ) -> None:
+        """With `asks` there is a person to ask before the first mail is brought in."""
         self._desk = desk
+        self._asks = asks
         self._has_vault = desk.settings.vault_path is not None
         self._workers = workers
         self._chance = chance
@@ -142,8 +146,10 @@ class Orchestrator:
 
     async def _look(self, account: str) -> None:
         named = "mailbox" if len(self._accounts) == 1 else f"mail {account}"
+        new = 0
         try:
-            new = await watcher.look(self._desk, account)
+            if await first_look.may_begin(self._desk, account, asks=self._asks):
+                new = await watcher.look(self._desk, account)
         except DeskError as error:
             self._health[named] = f"{error.code}: {error.message}"
             log.warning("mailbox_unavailable", extra={"account": account, "why": error.message})
@@ -160,7 +166,7 @@ class Orchestrator:
             name = await watcher.mailbox_name(self._desk, account)
             cursor = await self._desk.store.read(partial(steps.cursor, mailbox=name))
             if cursor is None:
-                await asyncio.sleep(WAIT)
+                await first_look.wait_for_answer(self._desk, name, WAIT)
             else:
                 await self._desk.account_mailbox(account).wait(cursor, WAIT)
 

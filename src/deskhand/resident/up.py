@@ -119,6 +119,11 @@ def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
             need(desk)
         except DeskError as error:
             yield what, error
+    for vault in desk.settings.note_vaults[1:]:
+        try:
+            vault.demand()
+        except DeskError as error:
+            yield f"the notes of the vault {vault.name} are missing", error
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +193,7 @@ async def _tell_agents(desk: Desk) -> None:
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
-    orchestrator = Orchestrator(desk)
+    orchestrator = Orchestrator(desk, asks=True)
     try:
         await orchestrator.run(ending)
     finally:

@@ -24,6 +24,7 @@ from deskhand.web import (
     approvals,
     attachments,
     checkup,
+    decide,
     follow_ups,
     mail,
     notes,
@@ -43,6 +44,7 @@ from deskhand.web.verification import Verification
 log = logging.getLogger("deskhand.web")
 PAGES = (
     approvals,
+    decide,
     attachments,
     follow_ups,
     permissions,

@@ -133,14 +133,14 @@ def _health(address: str) -> str | None:
 def secrets(desk: Desk) -> Finding:
     """Whether the desk's keys could travel with a repository or a synchronised vault."""
     folder = desk.settings.home
-    vault = desk.settings.vault_path
-    if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
+    vaults = [vault.path for vault in desk.settings.note_vaults]
+    if any(folder.resolve().is_relative_to(vault.resolve()) for vault in vaults):
         return bad("the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
     if not shutil.which("git"):
         return good("the home is outside the vault")
     if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
         return warning(f"{folder} lies in a git repository", "move it, or add it to .gitignore")
-    kept = _git(vault, "ls-files").splitlines()
+    kept = [name for vault in vaults for name in _git(vault, "ls-files").splitlines()]
     named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
     if named:
         says = f"the vault's repository keeps {', '.join(named[:3])}"
@@ -148,8 +148,8 @@ def secrets(desk: Desk) -> Finding:
     return good("the home is outside the vault and outside any repository")
 
 
-def _git(folder: Path | None, *arguments: str) -> str:
-    if folder is None or not folder.is_dir():
+def _git(folder: Path, *arguments: str) -> str:
+    if not folder.is_dir():
         return ""
     command = ["git", "-C", str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
