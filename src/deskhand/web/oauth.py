@@ -329,7 +329,8 @@ async def _register(request: Request) -> Response:
     _demand_one_of(asked, "grant_types", "authorization_code")
     _demand_one_of(asked, "response_types", "code")
     now = desk.now()
-    made = await desk.store.write(clients.register, asked.get("client_name"), asked.get("redirect_uris"), now)
+    host = request.client.host if request.client else ""
+    made = await desk.store.write(clients.register, asked.get("client_name"), asked.get("redirect_uris"), host, now)
     answer = {
         "client_id": made.id,
         "client_id_issued_at": int(now.timestamp()),
