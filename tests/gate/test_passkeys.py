@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +16,9 @@ from deskhand.gate import passkeys, passwords
 from deskhand.gate.cards import Card
 from deskhand.gate.forgery import Forged, Genuine, check_answers
 from deskhand.gate.letters import Letter
-from deskhand.gate.passkeys import ENROL, Assertion, NewKey, Said
-from deskhand.gate.proofs import Signed, Typed
+from deskhand.gate.passkeys import ENROL, Assertion, KeptAssertion, NewKey, Said
+from deskhand.gate.permissions import Terms
+from deskhand.gate.proofs import Proven, Signed, Typed
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
 from tests.gate.site import HELLO
@@ -125,6 +127,53 @@ async def test_one_signature_over_a_list_approves_all_of_it(signer: Signer) -> N
     assert [card.state for card in held] == ["held"] * 3
     assert await signer.safe.settle() == 4
     assert await signer.check() == Genuine(4)
+
+
+@requirement("permission:signed")
+async def test_a_permissions_terms_are_what_was_signed(signer: Signer) -> None:
+    answers = signer.desk.answers
+    card = await signer.approve(await signer.safe.ask())
+    await signer.safe.settle()
+    terms = Terms(2, signer.safe.clock.time + timedelta(days=7))
+    more = replace(terms, per_day=50)
+    said = await answers.make_permitted(card.id, card.digest, terms)
+    for other in (signer.sign("permitted", card), signer.signed(said, signer.nonce())):
+        with pytest.raises(Denied, match="something else"):
+            await answers.permit(card.id, card.digest, more, "person", other)
+    made = await answers.permit(card.id, card.digest, terms, "person", signer.signed(said, signer.nonce()))
+    assert (await signer.safe.ask(body="At eleven.\n")).state == "held"
+    assert await signer.check() == Genuine(2)
+
+    # With the database and the desk's key, but without the authenticator, nobody widens it.
+    wider = replace(made, per_day=50)
+    sql = "UPDATE permissions SET per_day = ?, evidence = ?"
+    await signer.change(sql, 50, signer.desk.policy.sign_terms(wider))
+    assert (await signer.safe.ask(body="At twelve.\n")).state == "waiting"
+    assert await signer.safe.settle() == 1  # nor does what it let through before leave under it
+    found = await signer.check()
+    assert isinstance(found, Forged)
+    assert found.why == f"the permission {made.id} says something else than what a passkey signed"
+    await signer.change(sql, 2, made.evidence)
+    await signer.desk.store.write(passkeys.revoke, signer.desk.policy.seal, "my phone", signer.safe.clock.time)
+    assert (await signer.safe.ask(body="At one.\n")).state == "waiting"
+    assert isinstance(await signer.check(), Genuine)  # what it signed before stays what it was
+
+
+@requirement("permission:signed")
+async def test_a_permission_that_was_signed_before_terms_were_goes_on(signer: Signer) -> None:
+    card = await signer.approve(await signer.safe.ask())
+    await signer.safe.settle()
+    card = await signer.safe.card(card)
+    said = Said(word="permitted", about=((card.id, card.digest),))
+    signature = KeptAssertion(said=said, assertion=signer.signed(said, signer.nonce()).assertion)
+    answer = signer.desk.policy.answer("permitted", "person", Proven("passkey", signature))
+    request = await signer.desk.waiting.find(card.id)
+    terms = Terms(2, signer.safe.clock.time + timedelta(days=7))
+    await signer.desk.permitting.make(request, card, terms, answer)
+    assert (await signer.safe.ask(body="At eleven.\n")).state == "held"
+    assert await signer.check() == Genuine(2)
+    await signer.change("UPDATE permissions SET per_day = 50")
+    assert (await signer.safe.ask(body="At twelve.\n")).state == "waiting"
 
 
 @requirement("passkey:refused")

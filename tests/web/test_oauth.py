@@ -25,9 +25,10 @@ from starlette.routing import Route
 from deskhand import audit, tokens
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.oauth import clients, grants
+from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.resident.doors import Doors, ServerDoor, open_doors
 from deskhand.servers import SERVERS
+from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.oauth import WORDS
 from deskhand.web.site import site
@@ -499,6 +500,46 @@ async def test_a_flood_of_registrations_is_refused_and_forgotten(place: Place) -
     assert (await Chat(place.chat.http).register()).status_code == 201
     kept = await place.desk.store.read(lambda tx: [row[0] for row in tx.all("SELECT id FROM oauth_clients")])
     assert (len(kept), connected in kept) == (2, True)
+
+
+@requirement("oauth:registration")
+async def test_one_senders_flood_keeps_no_other_client_out(place: Place) -> None:
+    for _ in range(clients.MOST_UNUSED):
+        await Chat(place.chat.http).register()
+    assert (await Chat(place.chat.http).register()).status_code == 429
+    elsewhere = httpx2.AsyncHTTPTransport(local_address="127.0.0.2")
+    async with httpx2.AsyncClient(base_url=place.chat.http.base_url, transport=elsewhere, timeout=60) as http:
+        for forged in ({}, {"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}):
+            answer = await http.post("/oauth/register", json={"redirect_uris": [BACK]}, headers=forged)
+            assert answer.status_code == 201
+        assert (await Chat(place.chat.http).register()).status_code == 429
+    asked = place.chat.asks(client_id=answer.json()["client_id"])
+    assert (await place.person.http.get("/oauth/authorize", params=asked)).status_code == 200
+
+
+@requirement("oauth:registration")
+async def test_a_flood_from_everywhere_drops_the_oldest_of_whoever_sent_most(place: Place) -> None:
+    def flood(tx: Transaction) -> tuple[list[str], list[str]]:
+        def register(host: str) -> str:
+            return clients.register(tx, "x", [BACK], host, place.clock.now).id
+
+        ours = [register("192.0.2.1")]
+        theirs = [register(f"2001:db8:0:{number % 50:x}::{number:x}") for number in range(clients.MOST_IN_ALL)]
+        kept = {row[0] for row in tx.all("SELECT id FROM oauth_clients")}
+        return [each for each in ours if each in kept], [each for each in theirs if each in kept]
+
+    ours, theirs = await place.desk.store.write(flood)
+    assert (len(ours), len(theirs)) == (1, clients.MOST_IN_ALL - 1)
+
+    def from_one_network(tx: Transaction) -> None:
+        tx.execute("DELETE FROM oauth_clients")
+        for number in range(clients.MOST_UNUSED):
+            clients.register(tx, "x", [BACK], f"2001:db8:1::{number:x}", place.clock.now)
+        clients.register(tx, "x", [BACK], "::ffff:192.0.2.7", place.clock.now)
+        with pytest.raises(OAuthRefusal):
+            clients.register(tx, "x", [BACK], "2001:db8:1::ffff", place.clock.now)
+
+    await place.desk.store.write(from_one_network)
 
 
 @requirement("oauth:registration")
