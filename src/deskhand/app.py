@@ -71,6 +71,8 @@ class Desk:
         """Where the caller works, if not in the folder of this process."""
         self.parts = Parts(now)
         self._owed: list[Entry] = []
+        self._behind: set[asyncio.Task[None]] = set()
+        """Entries that are just being written."""
         self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
         self._opening = Lock()
 
@@ -378,9 +380,11 @@ class Desk:
         return Foreign(self.settings.home, self.parts)
 
     async def close_foreign(self) -> None:
-        """In the event loop that started them."""
+        """In the event loop that started them; what they did is on the record then."""
         if "foreign" in self.__dict__:
             await self.__dict__.pop("foreign").close()
+        while self._behind:
+            await asyncio.wait(self._behind)
 
     @cached_property
     def gate(self) -> "Gate":
@@ -483,11 +487,21 @@ class Desk:
             logs = (*self.settings.inside, "Logs")
             await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
 
-    async def settle_record(self) -> None:
-        """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen."""
+    def record_behind(self, *facts: Any) -> None:
+        """Put it on the record as `record` does, while whoever asked has the answer already."""
+        task = asyncio.create_task(self.record(*facts))
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+
+    async def settle_record(self, *, behind: int = 0) -> None:
+        """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen.
+
+        So many entries may still be on their way."""
         from deskhand import audit
 
         _ = self.store
+        while len(self._behind) > behind:
+            await asyncio.wait(self._behind, return_when=asyncio.FIRST_COMPLETED)
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
             del self._owed[0]

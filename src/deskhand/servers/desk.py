@@ -15,7 +15,7 @@ from anyio import to_thread
 from mcp.server.mcpserver.context import Context
 from mcp.server.mcpserver.prompts import Prompt
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolRequestParams, CallToolResult, InputRequiredResult, ListResourcesResult, Resource
+from mcp_types import CallToolResult, InputRequiredResult, ListResourcesResult, Resource
 from mcp_types import Tool as MCPTool
 from pydantic import BaseModel, Field
 
@@ -45,7 +45,7 @@ from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, offer_card
 from deskhand.servers.email import describe_ended, email_tools
 from deskhand.servers.everyday import everyday_tools
-from deskhand.servers.foreign import asker, call, list_prefixed, progress_of, read_result, wanted_servers
+from deskhand.servers.foreign import Progress, asker, call, list_prefixed, read_result, wanted_servers
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.handles import Handles
 from deskhand.servers.mail import account_names, mail_recorder, one_line
@@ -356,10 +356,12 @@ class _WholeDesk(DeskServer):
             return await super().call_tool(name, arguments, context)
         try:
             self.demand("guard", writes=True)
-            asked = CallToolRequestParams(name=tool_name, arguments=arguments)
-            return await call(self.desk, server, asked, progress_of(context.request_context if context else None))
+            progress = Progress(context.request_context if context else None)
+            result = await call(self.desk, server, tool_name, arguments, progress.report)
+            await progress.settle()
         except DeskError as error:
             return await self.refuse(error, context)
+        return CallToolResult.model_validate(result)
 
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """The notes by path, page after page, and last the newest mails of the inbox."""
