@@ -223,9 +223,9 @@ def _make_handles(desk: Desk, server: Callable[[], DeskServer]) -> Handles:
 
     async def describe(request: Request) -> dict[str, Any]:
         try:
-            ended = describe_ended(request)
             if isinstance(request.action, ToolCall) and request.state == "sent":
-                ended = read_result(await desk.store.read(results.find, request.id, desk.now()))
+                return read_result(await desk.store.read(results.find, request.id, desk.now()))
+            ended = describe_ended(request)
         except DeskError as error:
             ended = server().refusal(error)
         except MCPError as answer:
