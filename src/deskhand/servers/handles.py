@@ -240,14 +240,17 @@ def _describe(handle: Handle, ctx: _Context) -> dict[str, Any]:
     if _is_modern(ctx):
         return described | {"ttlMs": life, "pollIntervalMs": _POLL} | ({"result": result} if result else {})
     if result.get("isError"):
-        described |= {"status": "failed", "statusMessage": _first_line(result)}
+        described |= {"status": "failed", "statusMessage": _say_why(result)}
     return described | {"ttl": life, "pollInterval": _POLL}
 
 
-def _first_line(result: Mapping[str, Any]) -> str:
+def _say_why(result: Mapping[str, Any]) -> str:
     """What an error says, for a client that reads no result of what failed."""
-    text: str = result["_meta"]["deskhand/error"]["message"]
-    return text.partition("\n")[0]
+    match result:
+        case {"_meta": {"deskhand/error": {"message": str(text)}}}:
+            return text.partition("\n")[0]
+        case _:
+            return "It was done, and the answer is an error."
 
 
 def _waiting_in(ended: Mapping[str, Any]) -> tuple[str, str] | None:
