@@ -258,7 +258,7 @@ def approvals(desk: Desk) -> Finding:
         files = "answers on the page and in the terminal"
     if settings.proof == "passkey":
         files = "answers with your password"
-    return good(f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
+    return good(f"{files}; at most {settings.max_sends} emails in {settings.window_seconds} s")
 
 
 async def tasks(desk: Desk) -> Finding:
@@ -340,7 +340,7 @@ def _problem_of(entry: dict[str, Any], home: str) -> str | None:
 
 def notify(desk: Desk) -> Finding:
     if desk.settings.notify is None:
-        return good("nobody is told by message; the page shows what waits")
+        return good("notifications are off; the page shows what waits")
     try:
         messenger(desk.settings.notify)
     except BadConfig as error:
