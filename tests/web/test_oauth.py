@@ -579,6 +579,10 @@ async def test_a_client_is_registered_only_with_addresses_that_are_safe(place: P
     for body in (b"", b"[]", b"{", b'{"redirect_uris": "https://a.b/"}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 30_000):
         refused = await place.chat.http.post("/oauth/register", content=body)
         assert refused.status_code == 400, body[:40]
+    about = '{"redirect_uris": ["https://claude.ai/"]}'
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):  # what a page of anybody's may send
+        sent = await place.chat.http.post("/oauth/register", content=about, headers={"Content-Type": kind})
+        assert (sent.status_code, sent.json()["error"]) == (400, "invalid_client_metadata")
     for more in ({"grant_types": ["password"]}, {"response_types": ["token"]}, {"grant_types": "authorization_code"}):
         assert (await place.chat.register(**more)).json()["error"] == "invalid_client_metadata"
     public = await place.chat.register("\x00\u200b", token_endpoint_auth_method="client_secret_basic", scope="all")
@@ -598,6 +602,14 @@ async def test_a_program_on_this_machine_is_sent_back_to_whichever_port_it_has(p
         "https://127.0.0.1:54321/callback": False,
         "http://127.0.0.1:54321@evil.example/callback": False,
         "http://127.0.0.1:54321/callback#x": False,
+        "http://127.0.0.1:54\n321/callback": False,
+        "http://127.0.0.1\t:54321/callback": False,
+        " http://127.0.0.1:54321/callback": False,
+        "http://127.0.0.1.:54321/callback": False,
+        "http://127.0.0.1:\\@evil.example/callback": False,
+        "http://127.0.0.1%2eevil.example/callback": False,
+        "http://127.0.0.1:\uff15/callback": False,
+        "//127.0.0.1:54321/callback": False,
     }.items():
         page = await place.person.http.get("/oauth/authorize", params=place.chat.asks(redirect_uri=address))
         assert (page.status_code == 200) == works, address

@@ -42,6 +42,7 @@ _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "held": ("approved",),
     "edited": ("edited", "approved"),
     "rejected": ("rejected", "responded"),
+    "replied": ("responded",),
 }
 """What the person signed, where it is not the word that is written down: one signature may mean two answers."""
 

@@ -145,6 +145,8 @@ def _is_same(address: str, registered: str) -> bool:
     given, known = _split(address), _split(registered)
     if given is None or known is None or known.scheme != "http" or not _AUTHORITY.fullmatch(given.netloc):
         return False
+    if not _ADDRESS.fullmatch(address):  # a space or a line's end, which `urlsplit` passes over
+        return False
     # Programs on this machine take whichever port is free. The rest is compared as it is written.
     return _without_port(given) == _without_port(known) and _host(known) in _LOOPBACK and "#" not in address
 

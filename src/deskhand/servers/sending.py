@@ -58,7 +58,7 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
         send_at: Annotated[str | None, Field(description="not before then: ISO 8601 with an offset")] = None,
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
-        """Ask to send an email. It leaves only after the person approved exactly this text and these recipients."""
+        """Ask to send an email. It leaves only after the person approved exactly this."""
         letter = SendEmail(
             to=to,
             cc=cc,
@@ -75,14 +75,14 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="from search_email")],
-        message_id: Annotated[str, Field(description="the mail that is answered")],
+        message_id: Annotated[str, Field(description="the one answered")],
         body: Body,
-        all: Annotated[bool, Field(description="to everybody whom that mail names")] = False,  # noqa: A002 - for the model
+        all: Annotated[bool, Field(description="to everybody in that mail")] = False,  # noqa: A002 - for the model
         cc: Cc = (),
         attachments: Files = (),
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
-        """Ask to reply in a thread. It leaves only after the person approved exactly this text and these recipients."""
+        """Ask to reply in a thread. It leaves only after the person approved exactly this."""
         answer = ReplyEmail(
             thread_id=thread_id,
             message_id=message_id,
@@ -101,7 +101,7 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
         to: To,
         body: Annotated[str, Field(description="your words above it")],
         cc: Cc = (),
-        as_attachment: Annotated[bool, Field(description="as one attached mail, not as text")] = False,
+        as_attachment: Annotated[bool, Field(description="as an attached mail")] = False,
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
         """Ask to pass a mail on with its attachments. It leaves only after the person approved exactly this."""

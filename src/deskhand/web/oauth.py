@@ -249,7 +249,9 @@ async def _show(request: Request, asked: Asked, allowed: Allowed, problem: DeskE
         host=goes_to.hostname or goes_to.scheme,
         endpoint=_title(ENDPOINTS.get(allowed.resource)),
         scopes=[(each, _describe(each)) for each in scopes],
-        fields={name: asked.given[name] for name in _PARAMETERS if name in asked.given},
+        # With the address that is shown: a client's document may name another one by the time of the answer.
+        fields={name: asked.given[name] for name in _PARAMETERS if name in asked.given}
+        | {"redirect_uri": asked.redirect},
         problem=problem,
     )
     # A browser holds the redirect after a form to the policy of the page that the form is on.
@@ -323,6 +325,8 @@ def _refuse(refusal: OAuthRefusal) -> Response:
 async def _register(request: Request) -> Response:
     """RFC 7591. What the desk does not do is answered with what it does."""
     desk = desk_of(request)
+    if _content_type(request) != "application/json":  # any page on the web could send the others
+        raise OAuthRefusal("invalid_client_metadata", "the body is application/json")
     try:
         asked = json.loads(await _read_body(request))
     except (ValueError, RecursionError) as error:
@@ -391,7 +395,8 @@ async def _revoke(request: Request) -> Response:
     client_id = await _demand_client(request, given)
     ended = await desk.store.write(grants.revoke, client_id, _demand(given, "token"))
     if ended is not None:
-        await desk.record(ended.name, "revoke_token", ended.name, {"client_id": client_id}, None, 0)
+        about = {"client_id": client_id, "reason": "the client gave it back"}
+        await desk.record("desk", "revoke_token", ended.name, about, None, 0)
     return Response(status_code=200)
 
 
@@ -410,14 +415,17 @@ def _demand(given: Mapping[str, str], name: str) -> str:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    if _content_type(request) != "application/x-www-form-urlencoded":
         raise OAuthRefusal("invalid_request", "the body is application/x-www-form-urlencoded")
     try:
         text = (await _read_body(request)).decode()
         return _read_once(parse_qsl(text, strict_parsing=True, max_num_fields=20))
     except ValueError as error:
         raise OAuthRefusal("invalid_request", "the body is no form") from error
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _read_body(request: Request) -> bytes:
