@@ -7,6 +7,7 @@ that it wants a task. A handle is for whoever got it, and what it once said in t
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -169,7 +170,10 @@ class Handles(Extension):
     async def _list(self, ctx: _Context, params: PaginatedRequestParams) -> HandlerResult:
         self._demand()
         found = await self._desk.store.read(_page, asker(), params.cursor or "")
-        tasks = [_describe(await self._refresh(each), ctx) for each in found]
+        tasks = []
+        for each in found:
+            with suppress(MCPError):  # of an account that this caller sees no longer
+                tasks.append(_describe(await self._refresh(each), ctx))
         if len(found) < PAGE:
             return {"tasks": tasks}
         return {"tasks": tasks, "nextCursor": found[-1].id}
