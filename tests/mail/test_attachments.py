@@ -264,6 +264,8 @@ def test_a_pdf_reads() -> None:
         ),
         (packed({"xl/workbook.xml": "<w/>", "xl/sharedStrings.xml": "<a>" * 500_000}), "unpacks to more than"),
         (b"{\\rtf1 words}", "rich text"),
+        (packed({WORD: b"<?xml version='1.0' encoding='x-none'?><a/>"}), "is no XML"),
+        (packed({WORD: b"<?xml version='1.0' encoding='idna'?><a/>"}), "is no XML"),
     ],
 )
 def test_a_hostile_document_gets_a_clear_answer(content: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,14 +287,18 @@ def test_a_process_of_its_own_reads_and_a_long_text_is_cut() -> None:
     assert (broken.text, len(broken.warnings)) == ("", 1)
     assert extract("мир\x1b[2J".encode("koi8-r"), "text/plain", "a.txt", "koi8-r").text == "мир[2J"
     assert extract(packed({WORD: "<a/>"}), "", "a.docx").warnings[0].startswith("no text was found in it")
+    assert extract(b"", "", "a.docx").warnings == ("It is empty.",)
+    assert extract(b"MZ", "", "a.docx").warnings == ("The document is damaged: it cannot be unpacked.",)
+    assert extract(b"a,b\0c and what follows it\n", "text/csv", "a.csv").text == "a,bc and what follows it\n"
     assert extract(b"\x89PNG\r\n\0", "text/plain", "a.txt").warnings == (
         "Its bytes are no text, whatever it is called.",
     )
 
 
 ESCAPES = """
-import os, resource, socket, sys
+import ctypes, os, resource, socket, sys
 from deskhand.mail import confinement
+landlock = ctypes.CDLL(None).syscall(444, None, 0, 1)
 confinement.limit()
 if not confinement.shut_in():
     sys.exit("unheld")
@@ -307,13 +313,16 @@ ways = {
     "kill": lambda: os.kill(os.getppid(), 0),
     "memory": lambda: bytearray(1 << 30),
 }
+if landlock > 0:
+    ways |= {"read": lambda: open(sys.argv[1]), "list": lambda: os.listdir("/"), "who": lambda: open("/etc/passwd")}
 for name, way in ways.items():
     try:
         way()
         print(name)
     except (PermissionError, MemoryError):
         pass
-print(len(open(sys.argv[1]).read()), resource.getrlimit(resource.RLIMIT_CPU))
+print(resource.getrlimit(resource.RLIMIT_CPU))
+import encodings.koi8_r, wave  # not yet imported, and never needed before
 """
 
 
@@ -326,7 +335,7 @@ def test_whoever_takes_over_the_reader_gets_nowhere(tmp_path_factory: pytest.Tem
 
     if done.stderr.strip() == "unheld":
         pytest.skip("this kernel or machine does not hold a process (seccomp)")
-    assert (done.stdout, done.stderr) == ("4 (10, 10)\n", "")
+    assert (done.stdout, done.stderr) == ("(10, 10)\n", "")
 
 
 @pytest.fixture

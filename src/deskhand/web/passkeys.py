@@ -14,14 +14,16 @@ from deskhand.gate import passkeys, passwords
 from deskhand.gate.claims import Claims
 from deskhand.gate.passkeys import ENROL, NewKey, Said
 from deskhand.store import Transaction
-from deskhand.web import sessions
+from deskhand.web import mail, sessions
 from deskhand.web.approvals import read_letter
 from deskhand.web.entry import effect, page
+from deskhand.web.oauth import say_connection
+from deskhand.web.permissions import read_terms
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.signing import keys_here, offer, signing_origin
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 
 MANAGE = Said(word="manage passkeys")
 DONE = {"revoked": "The passkey is revoked. Nothing that it signs counts any more."}
@@ -59,7 +61,7 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
     desk = desk_of(request)
     kept = await desk.store.read(passkeys.list_keys, desk.policy.seal)
     known = {
-        "keys": [(key, local_time(desk, key.created), key.used and local_time(desk, key.used)) for key in kept],
+        "keys": [(key, shown_time(desk, key.created), key.used and shown_time(desk, key.used)) for key in kept],
         "codes_left": await desk.store.read(passkeys.count_codes),
         "has_password": await desk.store.read(passwords.is_set),
         "signs": bool(await keys_here(request)),
@@ -85,8 +87,14 @@ async def _challenge(request: Request, form: FormData) -> Response:
             said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
-        case ["", "mail", "change" | "undo"] | ["", "decide", "archive" | "rule"]:
+        case ["", "decide", "archive" | "rule"]:
             said = Said(word="change mails")
+        case ["", "mail", "change"]:
+            said = mail.say_change(form)
+        case ["", "mail", "undo"]:
+            said = mail.UNDO
+        case ["", "oauth", "authorize"]:
+            said = await say_connection(request, form)
         case ["", "passkeys", _]:
             said = MANAGE
         case _:
@@ -98,6 +106,9 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
     about = [(name, text_in(form, "digest")) for name in names]
     if verb == "batch":
         about = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
+    if verb == "permit":
+        ((name, digest),) = about
+        return await desk.answers.make_permitted(name, digest, read_terms(form, desk))
     letter = None
     if verb == "edit":
         letter = read_letter(form)

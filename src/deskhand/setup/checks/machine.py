@@ -13,6 +13,7 @@ from pathlib import Path
 
 from deskhand import __version__, audit, running
 from deskhand.app import Desk
+from deskhand.clock import local
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 
 _LOW = 1_000_000_000
@@ -75,13 +76,14 @@ def disk(desk: Desk) -> Finding:
 async def clock(desk: Desk) -> Finding:
     """Whether the clock can be right: approvals expire and the rate window moves by it."""
     now = desk.now()
+    zone = desk.settings.timezone
     if now.year < _EARLIEST:
         return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _newest_time(desk)
     if last is not None and last - now > _SKEW:
-        says = f"the record has a line from {last:%Y-%m-%d %H:%M}, ahead of now"
+        says = f"the record has a line from {local(last, zone):%Y-%m-%d %H:%M}, ahead of now"
         return bad(says, "set the machine's clock; if it is right now, it was ahead then")
-    return good(f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
+    return good(f"{local(now, zone):%Y-%m-%d %H:%M}; time zone: {zone}")
 
 
 async def _newest_time(desk: Desk) -> datetime | None:
