@@ -13,12 +13,13 @@ from deskhand import audit, environment
 from deskhand.app import Desk
 from deskhand.audit import witness
 from deskhand.config import MailAccount, NoteVault
-from deskhand.errors import BadConfig, DeskError
+from deskhand.errors import AuthRequired, BadConfig, DeskError
 from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.rules import load_rules
+from deskhand.running import find
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 from deskhand.setup.clients import CLIENTS, file_of, started_by
 from deskhand.setup.connect import entry_name, find_entry
@@ -212,6 +213,15 @@ async def ledger(desk: Desk) -> Finding:
     return good("no send is left half done")
 
 
+def _explain_sign_in(account: MailAccount, error: AuthRequired) -> str | None:
+    """What to do about a sign-in that has ended; at Google that may be the rule of its projects."""
+    from deskhand.mail.google_auth import SEVEN_DAYS
+
+    if account.kind == "gmail" and error.details.get("reason") == "invalid_grant":
+        return f"{error.hint}. {SEVEN_DAYS}"
+    return error.hint
+
+
 async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
     """Whether the account answers and the desk is signed in, for reading and for sending."""
     from deskhand.mail.imap import ImapMailbox
@@ -221,7 +231,10 @@ async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
         return found
     mailbox = desk.account_mailbox(account.name)
     async with asyncio.timeout(_SECONDS):
-        await mailbox.search("", 1)
+        try:
+            await mailbox.search("", 1)
+        except AuthRequired as error:
+            return bad(error.message, _explain_sign_in(account, error))
         address = await mailbox.address()
         if isinstance(mailbox, ImapMailbox) and account.smtp_url is None:
             return warning(
@@ -301,7 +314,8 @@ def model(desk: Desk) -> Finding:
 
 def rules(desk: Desk) -> Finding:
     """Whether the rules by which mail is sorted can be read."""
-    return good(f"{len(load_rules(desk.settings.home).rule)} rules for mail")
+    count = len(load_rules(desk.settings.home).rule)
+    return good(f"{count} rule{'' if count == 1 else 's'} for mail")
 
 
 def clients(desk: Desk) -> Finding:
@@ -317,7 +331,7 @@ def clients(desk: Desk) -> Finding:
             continue
         if entry is None:
             continue
-        if problem := _problem_of(entry, str(desk.settings.home)):
+        if problem := _problem_of(entry, str(desk.settings.home)) or _wrong_port(desk, entry):
             wrong.append(f"{client.title} {problem}")
         else:
             known.append(client.title)
@@ -336,6 +350,15 @@ def _problem_of(entry: dict[str, Any], home: str) -> str | None:
     if command and not (Path(command).is_file() and os.access(command, os.X_OK)):
         return f"starts {command}, which is not there"
     return None
+
+
+def _wrong_port(desk: Desk, entry: dict[str, Any]) -> str | None:
+    """Of a client that has an address: whether this desk is there, where it runs."""
+    here = find(desk.settings.home)
+    addresses = [value for value in entry.values() if isinstance(value, str) and value.startswith("http://127.0.0.1:")]
+    if here is None or all(value.startswith(f"{here.address}/") for value in addresses):
+        return None
+    return f"is connected to {addresses[0]}, but this desk runs on port {here.port}"
 
 
 def notify(desk: Desk) -> Finding:
