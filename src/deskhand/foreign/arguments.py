@@ -1,13 +1,16 @@
 """The arguments of a call: the one way in which they are written down, and what stands at a path in them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from deskhand.errors import FieldProblem, InvalidInput
 
 MOST = 1_000_000
 """Characters of the arguments; nobody can say yes to more."""
+MOST_ROWS = 200
+MOST_CHARACTERS = 60_000
+"""What a card shows of the arguments; the whole of them can be downloaded."""
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
@@ -59,6 +62,19 @@ def list_rows(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
                 yield from list_rows(each, f"{path}.{place}")
         case _ if path:
             yield path, write_value(value)
+
+
+def shorten_rows(rows: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], int]:
+    """As many as a page can show, and how many are not there, or not whole."""
+    shown: list[tuple[str, str]] = []
+    left = MOST_CHARACTERS
+    for name, text in rows[:MOST_ROWS]:
+        left -= len(name) + len(text)
+        if left < 0:
+            beginning = (name[:MOST_CHARACTERS], f"{text[: max(0, len(text) + left)]} […]")
+            return (*shown, beginning), len(rows) - len(shown)
+        shown.append((name, text))
+    return tuple(shown), len(rows) - len(shown)
 
 
 def write_value(value: Any) -> str:

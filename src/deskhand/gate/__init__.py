@@ -88,7 +88,7 @@ class Gate:
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
-            request = await self._find_asked(action)
+            request = await self.find_asked(action)
             if request and (told := await self._go_on_with(request, call)):
                 return told
             demand_in_time(action, call.started)
@@ -231,7 +231,8 @@ class Gate:
         await self._door.follow(expired)
         return expired
 
-    async def _find_asked(self, action: Action) -> Request | None:
+    async def find_asked(self, action: Action) -> Request | None:
+        """What became of exactly this, when it was asked for last."""
         found = await self._store.read(ledger.find_asked, action.digest)
         if found is None:
             return None

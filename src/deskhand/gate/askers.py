@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 _ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
-_DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp")
+_DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp", "claude_mcp")
 
 
 @contextmanager

@@ -1,13 +1,18 @@
 """The face of an action: what a request, its card, its file and the record ask of it, whatever its kind."""
 
 import json
+from datetime import timedelta
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from deskhand.foreign.edits import TextEdit
 from deskhand.gate.enclosures import Enclosure
+
+LIFETIME = timedelta(days=7)
+"""How long a request of a tool and the yes to it are good for."""
 
 
 class Face(BaseModel):
@@ -36,8 +41,18 @@ class Face(BaseModel):
     """Whether the same call soon afterwards is taken for the one whose answer was lost."""
 
     @property
+    def lifetime(self) -> timedelta:
+        """How long it waits for an answer."""
+        return LIFETIME
+
+    @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """What it says, name by name; empty where its body says it all."""
+        return ()
+
+    @property
+    def edits(self) -> tuple[TextEdit, ...]:
+        """What it would change in texts elsewhere."""
         return ()
 
     @cached_property

@@ -13,6 +13,8 @@ from pydantic import TypeAdapter
 
 from deskhand import clock, unseen
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, NotFound
+from deskhand.foreign.arguments import shorten_rows
+from deskhand.foreign.edits import TextEdit
 from deskhand.gate import enclosures, ledger, recipients
 from deskhand.gate.actions import addresses_of
 from deskhand.gate.askers import describe_asker
@@ -64,6 +66,10 @@ class Card:
     body: str
     rows: tuple[tuple[str, str], ...]
     """The arguments of a call, each by its path."""
+    unshown: int
+    """So many of them are too much for a card."""
+    edits: tuple[TextEdit, ...]
+    """What a call would change in texts."""
     attachments: tuple[Enclosure, ...]
     send_at: datetime | None
     as_text: bool
@@ -303,6 +309,7 @@ def name_recipients(request: Request, known: Acquaintance) -> Named:
 def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
     mail = request.action
     state, until = _standing(request, now)
+    rows, unshown = shorten_rows(mail.rows)
     return Card(
         id=request.id,
         kind="draft" if request.origin == "draft" else mail.kind,
@@ -315,7 +322,9 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         bcc=named[2],
         subject=mail.subject,
         body=mail.body,
-        rows=mail.rows,
+        rows=rows,
+        unshown=unshown,
+        edits=mail.edits,
         attachments=mail.attachments,
         send_at=mail.send_at,
         as_text=mail.as_text,

@@ -32,6 +32,8 @@ from deskhand.foreign.session import ForeignServer, ListChange
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
+from deskhand.servers.chat import SHOWN_AS_CARD
+from deskhand.servers.email import refusal_of
 from deskhand.servers.server import DeskServer, protocol_error
 
 ACTOR = "guard_mcp"
@@ -174,7 +176,8 @@ async def list_prefixed(desk: Desk, taken: frozenset[str]) -> list[MCPTool]:
 
 def _prefix(name: str, listed: MCPTool) -> MCPTool:
     said = f"[the server {name}] {listed.description or ''}".strip()
-    return listed.model_copy(update={"name": f"{name}_{listed.name}", "description": said})
+    changed = {"name": f"{name}_{listed.name}", "description": said, "meta": (listed.meta or {}) | SHOWN_AS_CARD}
+    return listed.model_copy(update=changed)
 
 
 async def call(desk: Desk, name: str, params: CallToolRequestParams, progress: ProgressFnT) -> CallToolResult:
@@ -250,9 +253,9 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> CallToolResult:
             raise Denied(
                 f"the person said no to {what}", reason="denied", approval="rejected", request=request, hint=said
             )
-        case NotApproved(why, _, said, request):
+        case NotApproved(why, note=said, waits=request) as waiting:
             text = f"{what} is called only after the person said yes to exactly this call"
-            raise Denied(text, reason="no_approval", approval=why, request=request, hint=said)
+            raise refusal_of(waiting, text, approval=why, request=request, hint=said)
         case DevMode():
             raise Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
         case Failed(error):
