@@ -21,7 +21,7 @@ from typing import Any
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
 from torture.hooks import ScriptedModel, serving
 
 DESKHAND = Path(sys.executable).with_name("deskhand")

@@ -74,7 +74,7 @@ def ask(given: "dict[str, Any]", wait: float) -> "dict[str, Any]":
         {"method": "notifications/initialized"},
         {"id": 2, "method": "tools/call", "params": {"name": "permission_prompt", "arguments": asked}},
     )
-    door.sendall("".join(json.dumps({"jsonrpc": "2.0"} | line) + "\n" for line in lines).encode())
+    door.sendall("".join(json.dumps({"jsonrpc": "2.0"} | line, allow_nan=False) + "\n" for line in lines).encode())
     return _read_answer(door)
 
 

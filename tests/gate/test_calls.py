@@ -253,7 +253,7 @@ async def test_a_result_is_told_to_whoever_asked_and_to_nobody_else(tmp_path: Pa
 @requirement("guard:edited")
 async def test_the_person_edits_the_arguments_within_the_schema(place: Guarded) -> None:
     from deskhand.errors import InvalidInput
-    from deskhand.gate.answers import Letter
+    from deskhand.gate.letters import Letter
 
     async with place.client() as client:
         refusal(await client.call_tool("append", {"text": "one"}))
@@ -407,6 +407,18 @@ async def test_the_card_shows_what_an_edit_changes(place: Guarded) -> None:
     many = {"edits": [{"old": "a" * 9000, "new": "b" * 9000}] * 9}
     assert len(OWN.model_copy(update={"arguments": canonical(many)}).edits) == 3
     assert OWN.digest == OWN.model_copy(update={"before": "x", "template": "y"}).digest
+
+
+@requirement("guard:card")
+async def test_what_is_nested_deeper_than_anybody_reads_is_refused(place: Guarded) -> None:
+    async with place.client() as client:
+        for deep in (99, 100, 400):
+            text: Any = "one"
+            for number in range(deep):
+                text = [text] if number % 2 else {"a": text}
+            told = refusal(await client.call_tool("big", {"size": text}))["message"]
+            assert ("levels" in told) == (deep > 99), told
+        assert len(await place.cards()) == 1
 
 
 @requirement("guard:card")

@@ -20,12 +20,12 @@ from deskhand.foreign.arguments import canonical
 from deskhand.gate import passwords, permissions
 from deskhand.gate.actions import ListedMail, Mail, UpdateEmails
 from deskhand.gate.asking import open_request
+from deskhand.gate.cards import Card, card_of
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.proofs import Typed
 from deskhand.gate.recipients import Recipient
 from deskhand.gate.risk import Risk
 from deskhand.gate.toolcall import ToolCall, Workplace
-from deskhand.gate.waiting import Card, card_of
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
 from deskhand.store import open_store

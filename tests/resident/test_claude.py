@@ -14,8 +14,8 @@ from mcp import Client, StdioServerParameters
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate.answers import Letter
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from tests.requirements import requirement
 from tests.resident.test_up import Running, start
 from tests.transports import ERAS

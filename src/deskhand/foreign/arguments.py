@@ -1,13 +1,14 @@
 """The arguments of a call: the one way in which they are written down, and what stands at a path in them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deskhand.errors import FieldProblem, InvalidInput
 
 MOST = 1_000_000
 """Characters of the arguments; nobody can say yes to more."""
+MOST_DEEP = 100
 MOST_ROWS = 200
 MOST_CHARACTERS = 60_000
 """What a card shows of the arguments; the whole of them can be downloaded."""
@@ -22,7 +23,26 @@ def canonical(arguments: Mapping[str, Any]) -> str:
         raise refuse("arguments", f"the arguments cannot be written as JSON: {error}") from error
     if len(text) > MOST:
         raise refuse("arguments", f"{len(text):,} characters are more than anybody can approve")
+    if _is_deeper(arguments, MOST_DEEP):
+        raise refuse("arguments", f"more than {MOST_DEEP} levels are more than anybody can read")
     return text
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most + 1):
+        level = [inner for each in level for inner in _inside(each)]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+        case _:
+            return ()
 
 
 def find_values(values: Any, path: str) -> list[Any]:

@@ -145,9 +145,10 @@ async def _wait_for_answer(desk: Desk, call: ToolCall, until: float) -> Request:
 
 def _describe_wait(desk: Desk, request: Request) -> str:
     place = desk.card_address(request.id) or f"`deskhand show {request.id}`"
+    so_far = "the person has not answered yet, and it is" if request.state == "waiting" else "the yes rests, and is"
     return (
-        f"Nothing was done: the person has not answered yet, and it is waiting at {place}."
-        " Ask again with exactly the same input after their yes; in other words it would be another question."
+        f"Nothing was done: {so_far} waiting at {place}. Ask again later with exactly the same input;"
+        " in other words it would be another question."
     )
 
 
