@@ -1,16 +1,25 @@
 """What every mailbox of the desk does alike: local, Gmail (the double) and IMAP (a real Dovecot)."""
 
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
+from deskhand.app import Desk
+from deskhand.config import load
 from deskhand.errors import NotFound
-from deskhand.mail import MailSummary, Sent
+from deskhand.mail import MailSummary, Sent, mime
 from deskhand.mail.changes import Deed, Doing, read_change
+from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.mail.mime import AttachedFile, find_attachment, read_attachments
+from deskhand.servers.desk import desk_server
+from tests.home import Home
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing, unwritten
+from tests.mail.test_accounts import call, refused
 from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("mail:contract")]
@@ -226,6 +235,10 @@ FILES = [
     AttachedFile("Übersicht 1/2.pdf".replace("/", "-"), "application/pdf", bytes(range(256)) * 300),
     AttachedFile("empty.txt", "text/plain", b""),
     AttachedFile("lines.csv", "text/csv", b"a\r\nb\n.\n..\nFrom x\r"),
+    AttachedFile("日本語の長い名前" * 8 + ".html", "text/html", b"<p>\xff"),
+    AttachedFile("e\u0301 and 🎉.png", "image/png", b"\x89PNG\r\n\x1a\n"),
+    AttachedFile("quo\"ted; a=b'c%20.ics", "text/calendar", b"BEGIN:VCALENDAR\r\n"),
+    AttachedFile("no extension", "application/zip", b"PK\3\4\0\r\r\n"),
     AttachedFile("Mail.eml", "message/rfc822", b"Subject: inner\r\n\r\n.dot\r\n"),
 ]
 
@@ -301,3 +314,61 @@ async def test_an_archived_mail_leaves_the_inbox_and_is_found(world: World) -> N
     assert (await only(world, "subject:plan")).id == plan.id
     with pytest.raises(NotFound):
         await world.mailbox.list_mails([plan.id, "gone"])
+
+
+@asynccontextmanager
+async def desk_on(world: World, home: Home) -> AsyncIterator[tuple[Desk, Client]]:
+    """A desk whose one account is of this world, and is known by another address as well."""
+    account = world.account | {"name": "one", "address": ME, "aliases": ["sales@example.com"]}
+    desk = Desk(load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps([account])}).settings)
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        yield desk, client
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("accounts:sender")
+async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(world: World, home: Home) -> None:
+    question = letter(to="Sales <sales@example.com>, bob@example.org", subject="Plan", message_id="<1@x.example>")
+    again = letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>", attachment="ü.txt")
+    async with desk_on(world, home) as (desk, client):
+        box = desk.account_mailbox("one")
+        for raw in (question, again):
+            if isinstance(box, LocalMailbox):
+                await box.receive([Incoming(raw, seen=False)])
+            else:
+                world.deliver(raw)
+        mails = {each["subject"]: each for each in (await call(client, "search_email", query=""))["emails"]}
+        first, second = mails["Plan"], mails["Re: Plan"]["message_id"]
+        thread = await call(client, "get_thread", thread_id=first["thread_id"])
+        text = await call(client, "get_attachment", message_id=second, name="ü.txt")
+        counted = await call(client, "update_emails", query="subject:plan", do="star", dry_run=True)
+        for do in ("star", "read", "archive"):
+            await call(client, "update_emails", ids=[second], do=do)
+        changed = (await call(client, "search_email", query="is:starred -in:inbox"))["emails"]
+        calls = {
+            "forward_email": {"message_id": second, "to": ["cy@example.org"], "body": "Please look."},
+            "reply_email": {
+                "thread_id": first["thread_id"],
+                "message_id": first["message_id"],
+                "body": "Yes.\n",
+                "all": True,
+            },
+        }
+        for name, arguments in calls.items():
+            await refused(client, name, **arguments)
+        for card in (await desk.waiting.cards())[0]:
+            await desk.answers.approve_now(card.id, card.digest, "person")
+        for name, arguments in calls.items():
+            await call(client, name, **arguments)
+        sent = [await box.read_raw(mail.id) for mail in await box.search("in:sent", 10)]
+
+    assert [each["subject"] for each in thread["mails"]] == ["Plan", "Re: Plan"]
+    assert (text["text"], counted["count"]) == ("content", 2)
+    assert [each["message_id"] for each in changed] == [second]
+    by_subject = {mime.parse(raw).subject: raw for raw in sent}
+    passed_on, answer = by_subject["Fwd: Re: Plan"], mime.parse(by_subject["Re: Plan"])
+    assert [tuple(each) for each in read_attachments(passed_on)] == [("ü.txt", "application/octet-stream", b"content")]
+    assert (answer.sender, answer.to, answer.cc) == ("sales@example.com", "ann@example.org", "bob@example.org")
+    for reached, _ in world.reached():
+        assert set(reached) in ({"cy@example.org"}, {"ann@example.org", "bob@example.org"})

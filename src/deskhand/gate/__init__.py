@@ -113,7 +113,8 @@ class Gate(Performer):
                 return await self._record(call, Failed(error))
             asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
         result: audit.Result = "waiting" if asked.waits else "rejected"
-        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
+        named = {"action_id": asked.waits} if asked.waits else {}
+        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now(), **named))
         return asked
 
     async def _await_answer(self, proposal: Proposal, known: Request | None, fresh: Request) -> None:

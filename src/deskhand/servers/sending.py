@@ -1,6 +1,7 @@
 """How the whole-desk server asks for a mail to leave: to everybody whom it concerns, with files, or passed on."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from deskhand.gate.actions import MOST_RECIPIENTS, ReplyEmail, SendEmail
 from deskhand.gate.enclosures import LARGEST, MOST, Enclosure, demand_bounded, enclose
 from deskhand.mail.forwarding import enclose_original, forward_subject, quote_original
 from deskhand.mail.mime import read_attachments
-from deskhand.notes.attached import read_file
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.email import Answer, Body, describe_reply, describe_send
@@ -30,8 +30,8 @@ FollowUp = Annotated[str, Field(max_length=60, description="tell the person if n
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
 
-def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool]:
-    """`demand_notes` refuses a caller who may not read the vault, and so attaches nothing of it."""
+def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[None]]) -> list[DeskTool]:
+    """`view_notes` refuses a caller who may not read notes, and lets another attach files of the vaults it sees."""
 
     def read_follow_up(words: str) -> datetime | None:
         if not words:
@@ -41,10 +41,8 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
     async def attach(paths: Sequence[str]) -> tuple[Enclosure, ...]:
         if not paths:
             return ()
-        demand_notes()
-        vault = desk.settings.vault
-        inside = desk.settings.inside
-        found = [await to_thread.run_sync(read_file, vault, path, LARGEST, inside) for path in paths]
+        with view_notes():
+            found = [await to_thread.run_sync(desk.vaults.attach, path, LARGEST) for path in paths]
         return await keep([(path.rpartition("/")[2], content, path, None) for path, content in found])
 
     async def keep(files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:

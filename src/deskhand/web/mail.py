@@ -22,7 +22,7 @@ from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
@@ -87,7 +87,7 @@ async def _list(request: Request) -> Response:
         title="Mail",
         problem=problem,
         query=query,
-        mails=[(mail, local_time(desk, mail.date)) for mail in shown],
+        mails=[(mail, shown_time(desk, mail.date)) for mail in shown],
         number=number,
         more=len(found) > number * PAGE,
         last=number >= MOST_PAGES,
@@ -121,8 +121,8 @@ async def _message(request: Request) -> Response:
         "message.html",
         title=mail.summary.subject or "(no subject)",
         mail=mail,
-        arrived=local_time(desk, mail.summary.date),
-        thread=[(each, local_time(desk, each.date)) for each in thread],
+        arrived=shown_time(desk, mail.summary.date),
+        thread=[(each, shown_time(desk, each.date)) for each in thread],
         answers=await desk.store.read(partial(ledger.answering, message_id=message_id)),
         as_sent=wanted,
         blocked=sheet and sheet.blocked,
@@ -138,8 +138,8 @@ async def _thread(request: Request) -> Response:
         request,
         "thread.html",
         title=listed[-1].subject or "(no subject)",
-        earlier=[(mail, local_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
-        mails=[(mail, local_time(desk, mail.summary.date)) for mail in read],
+        earlier=[(mail, shown_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
+        mails=[(mail, shown_time(desk, mail.summary.date)) for mail in read],
     )
 
 
@@ -194,7 +194,7 @@ async def _change(request: Request, form: FormData) -> Response:
             return await _carry_out(request, do, mails, query)
     if not mails:
         return RedirectResponse(f"/mail?{urlencode({'q': query})}", 303)
-    shown = [(mail, local_time(desk, mail.date)) for mail in mails[:PAGE]]
+    shown = [(mail, shown_time(desk, mail.date)) for mail in mails[:PAGE]]
     unread = sum("UNREAD" in mail.labels for mail in mails)
     known: dict[str, Any] = {
         "mails": mails,
