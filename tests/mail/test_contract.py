@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from email import message_from_bytes, policy
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import NotFound
 from deskhand.mail import MailSummary, Sent, mime
-from deskhand.mail.changes import Deed, Doing, read_change
+from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.local import Incoming, LocalMailbox
-from deskhand.mail.mime import AttachedFile, find_attachment, read_attachments
+from deskhand.mail.mime import AttachedFile, find_attachment, find_page, read_attachments
+from deskhand.mail.rendering import render_html
 from deskhand.servers.desk import desk_server
 from tests.home import Home
 from tests.mail.contract import ME, WORLDS, World
@@ -257,6 +259,27 @@ async def test_files_arrive_with_the_same_bytes(world: World) -> None:
         assert [each[:2] for each in read_attachments(copy)] == [each[:2] for each in FILES]
 
 
+@requirement("mail:html")
+@pytest.mark.parametrize("files", [[], FILES[:1]])
+async def test_a_text_and_its_html_arrive_as_one_mail(world: World, files: list[AttachedFile]) -> None:
+    page = render_html("Dear **Ünn**,\n\n.see [the plan](https://example.org/a?b=1&c=2)\n")
+    mail = outgoing(to=ME, body="Dear **Ünn**\n.\n", html=page, files=files)
+
+    await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
+
+    arrived = await only(world, "in:inbox")
+    raw = await world.mailbox.read_raw(arrived.id)
+    read = message_from_bytes(raw, policy=policy.default)
+    alternative = next(part for part in read.walk() if part.get_content_type() == "multipart/alternative")
+    assert [part.get_content_type() for part in alternative.iter_parts()] == ["text/plain", "text/html"]
+    found = find_page(raw)
+    assert found is not None
+    assert found[0].replace("\r\n", "\n") == page
+    full = await world.mailbox.get(arrived.id)
+    assert (full.body.strip(), full.body_from) == ("Dear **Ünn**\n.", "plain")
+    assert len(full.attachments) == len(files)
+
+
 EVERY_DAY = requirement("mail:every-day")
 
 
@@ -314,6 +337,29 @@ async def test_an_archived_mail_leaves_the_inbox_and_is_found(world: World) -> N
     assert (await only(world, "subject:plan")).id == plan.id
     with pytest.raises(NotFound):
         await world.mailbox.list_mails([plan.id, "gone"])
+    assert await world.mailbox.change([plan.id], Deed("unarchive")) == 1
+    assert (await only(world, "in:inbox")).id == plan.id
+    assert await world.mailbox.change([plan.id], Deed("unarchive")) == 0
+
+
+@EVERY_DAY
+async def test_every_change_has_a_way_back_for_what_it_changed(world: World) -> None:
+    for name in ("One", "Two"):
+        world.deliver(letter(subject=name, message_id=f"<{name}@x.example>"))
+    ids = [(await only(world, f"subject:{name}")).id for name in ("One", "Two")]
+    for change in (Deed("read"), Deed("star"), Deed("archive")):
+        await world.mailbox.change(ids[:1], change)
+    await world.mailbox.change(ids[:1], Deed("label", "Bills"))
+    before = await world.mailbox.list_mails(ids)
+    names: list[Doing] = ["read", "unread", "star", "unstar", "archive", "trash"]
+    changes = [Deed(do) for do in names]
+    for change in (*changes, Deed("label", "bills"), Deed("unlabel", "Bills")):
+        way_back = find_way_back(change, await world.mailbox.list_mails(ids))
+        await world.mailbox.change(ids, change)
+        for back, those in way_back:
+            await world.mailbox.change(those, back)
+        after = await world.mailbox.list_mails(ids)
+        assert [set(mail.labels) for mail in after] == [set(mail.labels) for mail in before], change
 
 
 @asynccontextmanager

@@ -302,7 +302,7 @@ class Vault:
         day = _day(when, now)
         settings = self._daily_settings()
         name = format_date(settings.get("format") or DATE, day)
-        path = f"{posixpath.join(settings.get('folder') or '', name).strip('/')}.md"
+        path = _as_note(posixpath.join(settings.get("folder") or "", name.lstrip("/")).strip("/"))
         try:
             canonical, data = self._bytes(path)
         except NotFound:

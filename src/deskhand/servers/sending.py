@@ -20,13 +20,11 @@ from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
 from deskhand.tasks.due import read_later
 
-To = Annotated[
-    str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} recipients in all")
-]
+To = Annotated[str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all")]
 Cc = Annotated[Sequence[str], Field(description="who gets a copy")]
 Bcc = Annotated[Sequence[str], Field(description="copies that the others do not see")]
 Files = Annotated[Sequence[str], Field(max_length=MOST, description="vault paths of files")]
-FollowUp = Annotated[str, Field(max_length=60, description="tell the person if no answer came by: fri, 3d, ISO 8601")]
+FollowUp = Annotated[str, Field(max_length=60, description="tell the person if unanswered by: fri, 3d, ISO 8601")]
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
 
@@ -57,10 +55,12 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
         cc: Cc = (),
         bcc: Bcc = (),
         attachments: Files = (),
-        send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
+        send_at: Annotated[str | None, Field(description="leave then: ISO 8601 with an offset")] = None,
+        *,
         follow_up: FollowUp = "",
+        html: Annotated[bool, Field(description="the body is Markdown; send it as HTML too")] = False,
     ) -> ToolResult[Answer]:
-        """Ask to send an email. It leaves only after the person approved exactly this text and these recipients."""
+        """Ask to send an email. It leaves only after the person approved exactly this."""
         letter = SendEmail(
             to=to,
             cc=cc,
@@ -70,6 +70,7 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
             as_text=True,
             attachments=await attach(attachments),
             send_at=send_at,
+            html=html,
             follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
@@ -84,7 +85,7 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
         attachments: Files = (),
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
-        """Ask to reply in a thread. It leaves only after the person approved exactly this text and these recipients."""
+        """Ask to reply in a thread. It leaves only after the person approved exactly this."""
         answer = ReplyEmail(
             thread_id=thread_id,
             message_id=message_id,
