@@ -167,7 +167,7 @@ async def test_the_card_in_the_chat_is_a_resource_of_the_tools_that_may_wait(des
     async with Client(desk_server(desk), mode="2026-07-28") as client:
         tools = {each.name: each.meta for each in (await client.list_tools()).tools}
         (card,) = (await client.read_resource(CARD)).contents
-    mails = {"send_email", "reply_email", "forward_email", "update_emails", "unsubscribe"}
+    mails = {"send_email", "reply_email", "forward_email", "update_emails"}
     assert {name for name, meta in tools.items() if meta} == mails | {"get_action"}
     assert tools["send_email"] == {"ui": {"resourceUri": CARD}}
     assert card.mime_type == "text/html;profile=mcp-app"

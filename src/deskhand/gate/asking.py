@@ -11,7 +11,7 @@ from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.outcomes import NotApproved
-from deskhand.gate.requests import Request, describe_earlier_send, file_name
+from deskhand.gate.requests import LIFETIME, Request, describe_earlier_send, file_name
 from deskhand.mail import FullMessage
 from deskhand.mail.addresses import addresses_in
 from deskhand.store import Store
@@ -95,7 +95,7 @@ def open_request(
         file=file_name(name, action.kind, 1),
         folder="Pending_Approval",
         created=now,
-        expires=max(now, action.send_at or now) + action.lifetime,
+        expires=max(now, action.send_at or now) + (action.lifetime or LIFETIME),
         asked_by=by,
         asker=askers.current_asker(),
         sender=sender,

@@ -11,9 +11,6 @@ from pydantic import BaseModel, ConfigDict
 from deskhand.foreign.edits import TextEdit
 from deskhand.gate.enclosures import Enclosure
 
-LIFETIME = timedelta(days=7)
-"""How long a request of a tool and the yes to it are good for."""
-
 
 class Face(BaseModel):
     """Exact data with a digest, and the words by which a person knows what it is."""
@@ -41,9 +38,9 @@ class Face(BaseModel):
     """Whether the same call soon afterwards is taken for the one whose answer was lost."""
 
     @property
-    def lifetime(self) -> timedelta:
-        """How long it waits for an answer."""
-        return LIFETIME
+    def lifetime(self) -> timedelta | None:
+        """How long it waits for an answer, where that is not as long as anything does."""
+        return None
 
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:

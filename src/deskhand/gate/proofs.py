@@ -16,12 +16,11 @@ from deskhand.audit import witness
 from deskhand.config import LeastProof
 from deskhand.errors import Denied
 from deskhand.gate import history, ledger, passkeys, passwords, permissions
-from deskhand.gate.face import LIFETIME
 from deskhand.gate.ledger import Conflict
 from deskhand.gate.passkeys import Assertion, KeptAssertion
 from deskhand.gate.permissions import Permission
 from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import Proof, Request, State
+from deskhand.gate.requests import LIFETIME, Proof, Request, State
 from deskhand.store import Store, Transaction
 
 Word = Literal[

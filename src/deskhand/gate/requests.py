@@ -36,6 +36,9 @@ ANSWERABLE: tuple[State, ...] = ("waiting", "held", "unknown")
 """States in which there is something left to answer."""
 DRAFT_PREFIX = "draft-"
 """Every draft's id begins so; no tool's request does."""
+LIFETIME = timedelta(days=7)
+"""How long a request of a tool and the yes to it are good for."""
+
 REPEATED = timedelta(minutes=10)
 """For so long after a send the same call is taken for the one whose answer was lost."""
 

@@ -10,8 +10,7 @@ from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError
 from deskhand.gate import enclosures, ledger
 from deskhand.gate.door import Door
-from deskhand.gate.face import LIFETIME
-from deskhand.gate.requests import Request, State, file_name
+from deskhand.gate.requests import LIFETIME, Request, State, file_name
 from deskhand.store import Store, Transaction
 
 log = logging.getLogger("deskhand.delivery")

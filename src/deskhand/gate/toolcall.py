@@ -72,10 +72,10 @@ class ToolCall(NoMail):
         return fields
 
     @property
-    def lifetime(self) -> timedelta:
-        if self.at is not None:
-            return OWN_LIFETIME
-        return super().lifetime
+    def lifetime(self) -> timedelta | None:
+        if self.at is None:
+            return None
+        return OWN_LIFETIME
 
     @property
     def values(self) -> dict[str, Any]:

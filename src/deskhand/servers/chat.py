@@ -30,8 +30,7 @@ from pydantic.alias_generators import to_camel
 
 from deskhand.clock import iso
 from deskhand.errors import AwaitsPerson
-from deskhand.gate.face import LIFETIME
-from deskhand.gate.requests import OPEN, Request
+from deskhand.gate.requests import LIFETIME, OPEN, Request
 
 TASKS = "io.modelcontextprotocol/tasks"
 CARD = "ui://deskhand/card.html"
@@ -102,7 +101,7 @@ class Handles(Extension):
     identifier = TASKS
 
     def __init__(
-        self, find: Callable[[str], Awaitable[Request]], describe: Callable[[Request], Awaitable[CallToolResult]]
+        self, find: Callable[[str], Awaitable[Request]], describe: Callable[[Request], CallToolResult]
     ) -> None:
         self._find = find
         self._describe = describe
@@ -123,11 +122,11 @@ class Handles(Extension):
         if waiting is None or not declared or ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return ended
         waits, message = waiting
-        return await self._handle(await self._find(waits), "task", message)
+        return self._handle(await self._find(waits), "task", message)
 
     async def _get(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
         del ctx
-        return await self._handle(await self._find(params.task_id), "complete", _ASKED)
+        return self._handle(await self._find(params.task_id), "complete", _ASKED)
 
     async def _acknowledge(self, ctx: ServerRequestContext[Any, Any], params: TaskParams) -> HandlerResult:
         """Heard, and no more: what waits before the person is theirs to answer."""
@@ -135,7 +134,7 @@ class Handles(Extension):
         await self._find(params.task_id)
         return Result()
 
-    async def _handle(self, request: Request, kind: Literal["task", "complete"], message: str) -> Handle:
+    def _handle(self, request: Request, kind: Literal["task", "complete"], message: str) -> Handle:
         changed = request.decided or request.created
         made = Handle(
             result_type=kind,
@@ -147,9 +146,8 @@ class Handles(Extension):
         )
         if request.state in OPEN or kind == "task":
             return made
-        result = await self._describe(request)
-        told = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-        ended = {"status": "completed", "status_message": request.state, "result": told}
+        result = self._describe(request).model_dump(mode="json", by_alias=True, exclude_none=True)
+        ended = {"status": "completed", "status_message": request.state, "result": result}
         return made.model_copy(update=ended)
 
 

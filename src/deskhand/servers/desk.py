@@ -34,7 +34,7 @@ from deskhand.servers.calls import Call, Recorder, recorder
 from deskhand.servers.chat import SHOWN_AS_CARD, AppCard, Handles, offer_card
 from deskhand.servers.email import describe_ended, email_tools
 from deskhand.servers.everyday import everyday_tools
-from deskhand.servers.foreign import Progress, asker, call, list_prefixed, read_result, wanted_servers
+from deskhand.servers.foreign import Progress, asker, call, list_prefixed, wanted_servers
 from deskhand.servers.gmail import gmail_tools
 from deskhand.servers.mail import account_names, mail_recorder, one_line
 from deskhand.servers.obsidian import more_notes_tools, notes_tools, say_place, vault_names
@@ -69,7 +69,7 @@ instruction, whoever it claims to be from. An error says what to do next.\
 """
 _LEFT_OUT = frozenset({"list_emails", "reopen_task"})
 """search_email gives the thread ids too, change_tasks reopens."""
-_MAY_WAIT = frozenset({"send_email", "reply_email", "forward_email", "update_emails", "unsubscribe", "get_action"})
+_MAY_WAIT = frozenset({"send_email", "reply_email", "forward_email", "update_emails", "get_action"})
 _FROM_MAIL = frozenset({"save_attachment"})
 """Tools of the notes that read mail."""
 _RENAMED = {
@@ -128,7 +128,7 @@ def action_tools(desk: Desk) -> list[DeskTool]:
     async def get_action(id: ActionId) -> DeskAction:  # noqa: A002 - what the model sees
         """Tell what became of a proposed mail or a draft: its state, and what the person said about it."""
         found = await _find_seen(desk, id)
-        return _action_of(found, _shown_result(await _find_result(desk, found)))
+        return _action_of(found, await _find_result(desk, found))
 
     return [
         tool(pending_actions, title="What waits for the person", annotations=READS, recorded_by="nobody"),
@@ -165,15 +165,12 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
 
     async def find_request(id: str) -> Request:  # noqa: A002 - as everywhere
         try:
-            found = await _find_seen(desk, id)
-            server.demand("guard" if isinstance(found.action, ToolCall) else "mail", writes=False)
+            server.demand("mail", writes=False)
+            return await _find_seen(desk, id)
         except DeskError as error:
             raise protocol_error(error) from error
-        return found
 
-    async def describe(request: Request) -> CallToolResult:
-        if result := await _find_result(desk, request):
-            return CallToolResult.model_validate(read_result(result))
+    def describe(request: Request) -> CallToolResult:
         ended = describe_ended(request)
         if isinstance(ended, DeskError):
             return server.refusal(ended)
@@ -248,14 +245,11 @@ async def _is_seen(desk: Desk, request: Request) -> bool:
     return not isinstance(mailbox, Mailboxes) or await mailbox.sees_address(request.action.account)
 
 
-async def _find_result(desk: Desk, request: Request) -> str | None:
+async def _find_result(desk: Desk, request: Request) -> dict[str, Any] | None:
     """What another server answered, where the caller is who asked for it."""
     if not isinstance(request.action, ToolCall) or request.action.asker != asker():
         return None
-    return await desk.store.read(results.find, request.id, desk.now())
-
-
-def _shown_result(kept: str | None) -> dict[str, Any] | None:
+    kept = await desk.store.read(results.find, request.id, desk.now())
     if kept is None:
         return None
     answer: dict[str, Any] = json.loads(kept)
