@@ -42,7 +42,6 @@ from deskhand.foreign.session import ForeignServer, Told, written
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
-from deskhand.servers.chat import SHOWN_AS_CARD
 from deskhand.servers.email import refusal_of
 from deskhand.servers.sdk import connection_of
 from deskhand.servers.server import DeskServer, protocol_error
@@ -282,8 +281,7 @@ async def list_prefixed(desk: Desk, taken: frozenset[str]) -> list[MCPTool]:
 
 def _prefix(name: str, listed: MCPTool) -> MCPTool:
     said = f"[the server {name}] {listed.description or ''}".strip()
-    changed = {"name": f"{name}_{listed.name}", "description": said, "meta": (listed.meta or {}) | SHOWN_AS_CARD}
-    return listed.model_copy(update=changed)
+    return listed.model_copy(update={"name": f"{name}_{listed.name}", "description": said})
 
 
 async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], report: Report | None) -> dict[str, Any]:
