@@ -31,6 +31,14 @@ def local(at: datetime, zone: str) -> datetime:
         return at
 
 
+def is_within(at: datetime, hours: str) -> bool:
+    """Whether a local time is within hours such as 22:00-07:00, which may go over midnight."""
+    begin, end = (time.fromisoformat(each) for each in hours.split("-"))
+    if begin < end:
+        return begin <= at.time() < end
+    return at.time() >= begin or at.time() < end
+
+
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th ..."""
     if number % 100 in (11, 12, 13):

@@ -33,7 +33,9 @@ BACKUPS = Path("/var/backups")
 PATIENCE = 60.0
 """Seconds in which a desk has started or ended."""
 _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "passwd"}
-_LEFT_BEHIND = ("./cache", "./running.json", "./desk.sock", "./proof.key", "./password.sealed", "./token")
+_LEFT_BEHIND = tuple(
+    f"./{name}" for name in ("cache", "running.json", "desk.sock", "proof.key", "push.key", "password.sealed", "token")
+)
 """Not moved: what can be made again, holds for a moment, or must not be known to the account."""
 _LEAD_AWAY = (
     "gmail_api_endpoint",
@@ -43,6 +45,7 @@ _LEAD_AWAY = (
     "model_base_url",
     "fastapi_base_url",
     "notify",
+    "push_networks",
     "database_url",
 )
 _FILES = ("gmail_credentials", "mail_ca")

@@ -29,6 +29,7 @@ from deskhand.web import (
     oauth,
     passkeys,
     permissions,
+    phone,
     tasks,
     timeline,
 )
@@ -40,7 +41,7 @@ from deskhand.web.request import desk_of
 from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
-PAGES = (approvals, attachments, permissions, mail, notes, tasks, agents, timeline, checkup, oauth, passkeys)
+PAGES = (approvals, attachments, permissions, mail, notes, tasks, agents, timeline, checkup, oauth, passkeys, phone)
 
 
 def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) -> Starlette:
