@@ -11,6 +11,7 @@ python3 run.py lock              renew locks/ from pyproject.toml
 python3 run.py ANYTHING ELSE     goes to the deskhand command (up --demo, mcp obsidian, --help, ...)
 """
 
+import ast
 import contextlib
 import hashlib
 import os
@@ -245,9 +246,13 @@ def whole_run():
 
 def long_run(kind, arguments):
     """Each file bench/NAME.py or torture/NAME.py is a program; without a name all of them run."""
+    programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
+    if arguments and arguments[0] in ("-h", "--help"):
+        for name in programs:
+            print(f"python3 run.py {kind} {name:14}{first_sentence(ROOT / kind / name)}")
+        return 0
     install_system_packages(["rg", "strace", "tmux", "dovecot", "chromium", "nginx", "setfacl", "systemd-analyze"])
     install_judges()
-    programs = [path.stem for path in sorted((ROOT / kind).glob("*.py")) if "def main(" in path.read_text()]
     names = [arguments[0]] if arguments and not arguments[0].startswith("-") else programs
     flags = arguments[1:] if arguments and not arguments[0].startswith("-") else arguments
     unknown = [name for name in names if name not in programs]
@@ -259,6 +264,11 @@ def long_run(kind, arguments):
         command = [BIN / "python", "-m", f"{kind}.{name}", *flags]
         worst = max(worst, subprocess.run(command, cwd=ROOT, check=False).returncode)
     return worst
+
+
+def first_sentence(program):
+    text = ast.get_docstring(ast.parse(program.with_suffix(".py").read_text()))
+    return " ".join(text.split("\n\n")[0].split())
 
 
 def install_system_packages(programs):

@@ -14,7 +14,7 @@ import anyio
 
 from deskhand.config import load
 from deskhand.mail.gmail import GmailMailbox
-from deskhand.mail.google_http import Request
+from deskhand.mail.google_http import GoogleRequest
 from tests.mail.gmail_double import GmailDouble
 from tests.mail.letters import letter
 
@@ -26,9 +26,9 @@ TURNS = 7
 async def one_at_a_time(mailbox: GmailMailbox) -> int:
     """What a plain client does: list, then get after get, on a kept connection."""
     api = mailbox._api  # noqa: SLF001 - the same client, so that only the way of asking differs
-    listed = await api.read(Request("messages", {"maxResults": str(MAILS)}))
+    listed = await api.read(GoogleRequest("messages", {"maxResults": str(MAILS)}))
     for each in listed["messages"]:
-        await api.read(Request(f"messages/{each['id']}", {"format": "metadata"}))
+        await api.read(GoogleRequest(f"messages/{each['id']}", {"format": "metadata"}))
     return len(listed["messages"])
 
 

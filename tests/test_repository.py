@@ -100,6 +100,17 @@ def functions() -> Iterator[tuple[str, Function]]:
     return ((file, node) for file, node in nodes() if isinstance(node, Function))
 
 
+def test_every_program_of_bench_and_torture_still_loads() -> None:
+    """They run too seldom for anybody to notice that a name they use is gone."""
+    files = [file.relative_to(ROOT) for folder in ("bench", "torture") for file in (ROOT / folder).glob("*.py")]
+    names = ", ".join(".".join(file.with_suffix("").parts) for file in sorted(files))
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {names}"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
 def is_participle(name: str) -> bool:
     word = name.strip("_")
     return word in PARTICIPLES or ("_" not in word and word.endswith("ed") and word not in NO_PARTICIPLES)

@@ -5,6 +5,7 @@
 The model must see the message, the prompt must reach it, and at an event of which it sees nothing no mail is read.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -153,7 +154,9 @@ def run(claude: str, event: str, place: Path) -> str | None:
 
 
 def main(argv: list[str]) -> int:
-    claude = argv[0] if argv else shutil.which("claude")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("claude", nargs="?", default=shutil.which("claude"), help="the path of Claude Code's program")
+    claude = parser.parse_args(argv).claude
     if claude is None:
         print("no claude in this shell: `npm install @anthropic-ai/claude-code`, then name its path")
         return 0

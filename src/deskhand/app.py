@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 
 from deskhand import clock, running
 from deskhand.errors import BadConfig, DeskError, NoIdentity, printable
-from deskhand.files import create_once
+from deskhand.files import create_once, write_atomically
 from deskhand.parts import Parts
 
 if TYPE_CHECKING:
@@ -287,7 +287,22 @@ class Desk:
         """What counts here as the person's answer."""
         from deskhand.gate.proofs import Policy
 
-        return Policy(self.settings.proof, partial(self.secret, "proof.key"), self._sealed_mark.exists)
+        key = partial(self.secret, "proof.key")
+        return Policy(self.settings.proof, key, self._sealed_mark.exists, self._find_new_key())
+
+    def begin_new_key(self) -> None:
+        """Note that the answers until now were written with another key."""
+        write_atomically(self._new_key_mark, clock.iso(self.now()).encode(), 0o600)
+
+    def _find_new_key(self) -> datetime:
+        try:
+            return datetime.fromisoformat(self._new_key_mark.read_text())
+        except FileNotFoundError:
+            return clock.EPOCH
+
+    @property
+    def _new_key_mark(self) -> Path:
+        return self.settings.home / "proof.since"
 
     @property
     def _sealed_mark(self) -> Path:

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, time
 from zoneinfo import ZoneInfo
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MORNING = time(8)
 """When the person's day begins: what is put off until tomorrow comes back then, whichever door it was put off by."""
 

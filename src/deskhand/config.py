@@ -453,6 +453,13 @@ class Settings(BaseModel):
         14,
         ge=0,
     )
+    first_mail: Literal["ask", "all", "new", "none"] = option(
+        "orchestrator.first_mail",
+        "DESKHAND_FIRST_MAIL",
+        "ask, all, new or none",
+        "Whether that mail is brought in: `ask` waits for the person under `deskhand up`, and is `all` elsewhere.",
+        "ask",
+    )
     lease_seconds: Seconds = option(
         "orchestrator.lease_seconds",
         "DESKHAND_LEASE_SECONDS",

@@ -15,7 +15,7 @@ from mcp_types import CallToolResult
 from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
 from deskhand.resident.doors import open_doors
 from deskhand.servers.foreign import open_door
 from deskhand.web.site import site

@@ -14,7 +14,7 @@ from mcp import Client
 from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.gate import enclosures
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
 from deskhand.mail import mime
 from deskhand.servers.desk import desk_server
 from tests.gate.site import HELLO, Site, read

@@ -243,7 +243,7 @@ async def test_a_result_is_told_to_whoever_asked_and_to_nobody_else(tmp_path: Pa
 @requirement("guard:edited")
 async def test_the_person_edits_the_arguments_within_the_schema(place: Guarded) -> None:
     from deskhand.errors import InvalidInput
-    from deskhand.gate.answers import Letter
+    from deskhand.gate.letters import Letter
 
     async with place.client() as client:
         refusal(await client.call_tool("append", {"text": "one"}))

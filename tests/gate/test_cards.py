@@ -22,9 +22,10 @@ from deskhand.config import load
 from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound, SendFailed, Unavailable
 from deskhand.gate import LEASE, Gate, ledger, sends
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.answers import Letter
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.gate.requests import Request, file_name
-from deskhand.gate.waiting import Card, Waiting
+from deskhand.gate.waiting import Waiting
 from deskhand.mail import FullMessage
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around

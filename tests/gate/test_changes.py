@@ -13,7 +13,7 @@ from deskhand.config import load
 from deskhand.errors import InvalidInput, ProviderDown
 from deskhand.gate import Failed, Released, ledger
 from deskhand.gate.actions import ListedMail, MailChange, SendEmail
-from deskhand.gate.answers import Letter
+from deskhand.gate.letters import Letter
 from deskhand.gate.risk import assess_change
 from deskhand.mail import Mailbox
 from deskhand.servers.desk import desk_server

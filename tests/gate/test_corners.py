@@ -13,8 +13,8 @@ from deskhand.config import load
 from deskhand.errors import Changed, InvalidInput, OutcomeUnknown
 from deskhand.gate import Failed, NotApproved, Released, ledger, waiting
 from deskhand.gate.actions import Mail, SendEmail
-from deskhand.gate.answers import Letter
 from deskhand.gate.differences import MOST_COMPARED, describe_difference
+from deskhand.gate.letters import Letter
 from deskhand.gate.requests import Request, file_name
 from deskhand.notes import disk, frontmatter
 from deskhand.servers.obsidian import obsidian_server

@@ -12,7 +12,7 @@ import pytest
 
 from deskhand.errors import Changed, SendFailed
 from deskhand.gate import Gate
-from deskhand.gate.answers import Letter
+from deskhand.gate.letters import Letter
 from tests.gate.pair import pair
 from tests.gate.site import HELLO, Interrupted, Site, said
 from tests.mail.gmail_double import Cut, Slow

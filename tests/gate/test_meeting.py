@@ -3,8 +3,8 @@
 import pytest
 
 from deskhand.gate import recipients
+from deskhand.gate.lookalikes import is_alike
 from deskhand.gate.meeting import meet
-from deskhand.gate.risk import is_alike
 from deskhand.mail.local import Incoming, LocalMailbox
 from tests.gate.test_cards import Study, asked, study
 from tests.mail.letters import letter, outgoing

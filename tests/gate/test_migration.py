@@ -16,8 +16,8 @@ from deskhand.app import Desk
 from deskhand.clock import to_ms
 from deskhand.config import load
 from deskhand.errors import NotFound, SendFailed
+from deskhand.gate.cards import Card
 from deskhand.gate.folders import as_file
-from deskhand.gate.waiting import Card
 from deskhand.mail import Keep, Mailbox, Outgoing, Sent, Unclear
 from deskhand.orchestrator import replies, steps
 from deskhand.store import open_store, postgresql, sqlite

@@ -12,11 +12,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa, x25519
 from deskhand import audit
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.gate import passkeys, passwords
-from deskhand.gate.answers import Letter
+from deskhand.gate.cards import Card
 from deskhand.gate.forgery import Forged, Genuine, check_answers
+from deskhand.gate.letters import Letter
 from deskhand.gate.passkeys import ENROL, Assertion, NewKey, Said
 from deskhand.gate.proofs import Signed, Typed
-from deskhand.gate.waiting import Card
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
 from tests.gate.site import HELLO
@@ -371,6 +371,22 @@ async def test_a_record_that_was_cut_before_the_undo_revives_nothing(signer: Sig
     await signer.change("UPDATE audit_head SET seq = ?, hash = ?", *head)
     await signer.change("UPDATE requests SET state = 'approved', due = 1 WHERE id = ?", card.id)
     assert await signer.safe.settle() == 0
+
+
+@requirement("guarded:moved")
+async def test_what_was_answered_before_the_desk_had_its_key_is_counted_and_not_called_forged(signer: Signer) -> None:
+    old, new = [await signer.safe.ask(subject=subject) for subject in ("Old", "New")]
+    await signer.approve(old)
+    await signer.change("UPDATE answers SET evidence = 'of another key'")
+    assert isinstance(await signer.check(), Forged)
+    signer.safe.clock.time += timedelta(seconds=1)
+    signer.desk.begin_new_key()
+    del signer.desk.policy
+    assert await signer.check() == Genuine(0, unchecked=1)
+    await signer.approve(new)
+    assert await signer.check() == Genuine(1, unchecked=1)
+    await signer.change("UPDATE answers SET evidence = 'of another key'")
+    assert isinstance(await signer.check(), Forged)
 
 
 @requirement("passkey:codes")

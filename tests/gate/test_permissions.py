@@ -17,11 +17,11 @@ from deskhand.config import load
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.gate import passwords, permissions
 from deskhand.gate.actions import ListedMail, Mail, UpdateEmails
+from deskhand.gate.cards import Card, card_of
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.proofs import Typed
 from deskhand.gate.recipients import Recipient
 from deskhand.gate.risk import Risk
-from deskhand.gate.waiting import Card, card_of
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
 from deskhand.web.site import site as web_site

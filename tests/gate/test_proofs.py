@@ -12,10 +12,10 @@ from deskhand.config import load
 from deskhand.errors import Changed, Denied, InvalidInput, RateLimited
 from deskhand.gate import ledger, passwords
 from deskhand.gate.actions import Action
-from deskhand.gate.answers import Letter
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.gate.proofs import Typed
 from deskhand.gate.requests import Request
-from deskhand.gate.waiting import Card
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
 from deskhand.web.site import site as web_site

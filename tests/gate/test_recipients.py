@@ -12,8 +12,8 @@ from deskhand.app import Desk
 from deskhand.errors import InvalidInput
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail, SendEmail, read_action
-from deskhand.gate.answers import Letter
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.orchestrator import replies
 from deskhand.orchestrator.mcp_client import MCPClient
 from deskhand.servers.desk import desk_server
@@ -279,6 +279,27 @@ async def test_an_answer_to_all_waits_with_everybody_on_its_card(site: Site, des
     assert [reason for reason in card.risk.reasons if "does not name" in reason] == [
         "The mail that it answers does not name cy@example.com."
     ]
+
+
+@pytest.mark.parametrize("everybody", [True, False])
+async def test_a_mail_with_odd_addresses_is_answered_and_not_called_a_stranger(
+    everybody: bool, site: Site, desk: Desk, client: Client
+) -> None:
+    fields = [
+        "From: Jürgen <j@müller.example>",
+        "Reply-To: the office",
+        'To: "bob"@b.example, me+shop@example.com, Cy <cy@c.example.',
+        "Subject: Plan",
+    ]
+    mail = site.gmail.account.deliver("\r\n".join([*fields, "", "Hello"]).encode())
+    answer = {"thread_id": mail.thread_id, "message_id": mail.id, "body": "Fine.", "all": everybody}
+    await client.call_tool("reply_email", answer)
+    card = await only_card(desk)
+
+    copies = ["bob@b.example", "cy@c.example"] if everybody else []
+    assert [each.address for each in card.everybody] == ["j@xn--mller-kva.example", *copies]
+    assert [reason for reason in card.risk.reasons if "does not name" in reason or "who wrote" in reason] == []
+    assert card.everybody[0].since == "replying to them; your first email to them"
 
 
 async def test_the_servers_of_the_contract_know_one_recipient(site: Site) -> None:

@@ -12,8 +12,8 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied
 from deskhand.gate import ledger
-from deskhand.gate.answers import Letter
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.servers.desk import desk_server
 from tests.gate.site import HELLO, Site
 from tests.requirements import requirement

@@ -1,4 +1,4 @@
-"""Whom an answer to all goes to, on sixty mails as they come."""
+"""Whom an answer to all goes to, on a hundred mails as they come."""
 
 from datetime import UTC, datetime
 
@@ -32,4 +32,4 @@ def test_where_there_is_nobody_to_answer_it_is_said(name: str) -> None:
 
 
 def test_the_table_is_long_enough() -> None:
-    assert len(THREADS) >= 60
+    assert len(THREADS) >= 100

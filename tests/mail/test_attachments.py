@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import zipfile
+import zlib
 from collections.abc import AsyncIterator, Mapping
 from email.message import EmailMessage
 
@@ -12,7 +13,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.mail import documents
+from deskhand.mail import archive, documents
 from deskhand.mail.extraction import extract
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
@@ -72,10 +73,12 @@ def pdf(text: str) -> bytes:
     return f"%PDF-1.4\n{body}trailer\n<< /Root 1 0 R /Size 6 >>\nstartxref\n0\n%%EOF\n".encode()
 
 
-def read(content: bytes, kind: str = "application/octet-stream", name: str = "x") -> tuple[str, list[str]]:
+def read(
+    content: bytes, kind: str = "application/octet-stream", name: str = "x", charset: str = ""
+) -> tuple[str, list[str]]:
     """In this process, for speed; the other tests start one."""
     warnings: list[str] = []
-    reader = documents.find_reader(content, kind, name)
+    reader = documents.find_reader(content, kind, name, charset)
     assert reader is not None
     return "".join(reader(content, warnings.append)), warnings
 
@@ -92,6 +95,129 @@ def test_office_documents_read_as_a_person_sees_them() -> None:
     )
     text = "## Slide 1\nfirst\ncell\t\n## Slide 2\nlast\n\n## Notes 1\nsay it\n\n"
     assert read(packed(SLIDES)) == (text, [])
+
+
+BOOK = "<workbook xmlns:r='r'><workbookPr date1904='1'/><sheets><sheet name='S' r:id='a'/></sheets></workbook>"
+LINK = "<Relationships><Relationship Id='{}' Type='x/{}' Target='{}'/></Relationships>"
+OPEN_HEAD = "<o:d xmlns:o='o' xmlns:text='t' xmlns:table='b' xmlns:style='s'>"
+UNUSUAL: dict[str, tuple[dict[str, str], str, list[str]]] = {
+    "days are counted from 1904, formulas without a value are shown, seconds are whole": (
+        {
+            "xl/workbook.xml": BOOK,
+            "xl/_rels/workbook.xml.rels": LINK.format("a", "worksheet", "sheets/one.xml"),
+            "xl/styles.xml": "<s><cellXfs><xf numFmtId='22'/></cellXfs></s>",
+            "xl/sheets/one.xml": "<w><row><c s='0'><v>44894.57291666666</v></c><c s='0'><v>0.5</v></c>"
+            "<c><f>SUM(A1:B1)</f><v/></c><c><f>1+1</f><v>2</v></c></row></w>",
+        },
+        "## S\n2026-11-30 13:45:00\t12:00:00\t=SUM(A1:B1)\t2\n\n",
+        [],
+    ),
+    "numbers that nobody can mean": (
+        SPREADSHEET
+        | {
+            "xl/worksheets/sheet1.xml": f"<w><row><c t='s'><v>{'9' * 5000}</v></c>"
+            f"<c s='{'9' * 5000}'><v>1</v></c></row></w>",
+            "xl/worksheets/sheet2.xml": "<w/>",
+        },
+        f"## Bills\n{'9' * 5000}\t1\n\n## Old\n\n",
+        ["the sheet 'Old' is hidden in the document"],
+    ),
+    "remarks and boxes of a sheet": (
+        SPREADSHEET
+        | {
+            "xl/workbook.xml": "<w/>",
+            "xl/comments1.xml": "<c><t>ask Ann</t></c>",
+            "xl/drawings/drawing1.xml": "<d><t>in a box</t></d>",
+        },
+        "ask Annin a box",
+        [],
+    ),
+    "slides in the order in which they are shown": (
+        SLIDES
+        | {
+            "ppt/presentation.xml": "<p xmlns:r='r'><sldId id='1' r:id='b'/><sldId r:id='a' id='2'/></p>",
+            "ppt/_rels/presentation.xml.rels": "<x><Relationship Id='a' Target='slides/slide2.xml'/>"
+            "<Relationship Id='b' Target='slides/slide10.xml'/></x>",
+            "ppt/slides/slide10.xml": "<s show='0'><p><t>last</t></p></s>",
+            "ppt/slides/_rels/slide2.xml.rels": LINK.format("n", "notesSlide", "../notesSlides/notesSlide1.xml"),
+        },
+        "## Slide 1\nlast\n\n## Slide 2\nfirst\ncell\t\n## Notes 2\nsay it\n\n",
+        ["slide 1 is hidden in the document"],
+    ),
+    "a Word file whose text stands elsewhere, once, and without what a style hides": (
+        {
+            "_rels/.rels": LINK.format("a", "officeDocument", "word/document2.xml"),
+            "word/styles.xml": "<w><style styleId='H'><vanish/></style><style styleId='I'><basedOn val='H'/></style>"
+            "<style styleId='J'><basedOn val='H'/><vanish val='0'/></style></w>",
+            "word/document2.xml": "<w><p><pStyle val='I'/><r><t>gone</t></r></p><p><r><rStyle val='H'/><t>gone</t></r>"
+            "<r><t>non</t><noBreakHyphen/><t>breaking</t></r></p><p><pStyle val='J'/><r><t>seen</t></r></p>"
+            "<Choice><r><t>box</t></r></Choice><Fallback><a/><r><t>box</t></r></Fallback></w>",
+        },
+        "\nnon-breaking\nseen\nbox",
+        ["hidden text was removed: 8 characters"],
+    ),
+    "an OpenDocument text": (
+        {
+            "mimetype": "application/vnd.oasis.opendocument.text",
+            "content.xml": f"{OPEN_HEAD}<style:style style:name='H'><style:text-properties text:display='none'/>"
+            "</style:style><text:tracked-changes><text:p>deleted</text:p></text:tracked-changes>\n"
+            "<text:h>Head</text:h><text:p>two<text:s text:c='2'/>spaces<text:tab/>tab<text:line-break/>next"
+            "<text:span text:style-name='H'>hid<text:a>den</text:a></text:span></text:p></o:d>",
+            "styles.xml": f"{OPEN_HEAD}<text:p>foot</text:p></o:d>",
+        },
+        "Head\ntwo  spaces\ttab\nnext\nfoot\n",
+        ["hidden text was removed: 6 characters"],
+    ),
+    "an OpenDocument table": (
+        {
+            "mimetype": "application/vnd.oasis.opendocument.spreadsheet",
+            "content.xml": f"{OPEN_HEAD}<table:table table:name='Bills'>"
+            "<table:table-row table:number-rows-repeated='2'>"
+            "<table:table-cell table:number-columns-repeated='2'><text:p>7</text:p></table:table-cell>"
+            "<table:table-cell table:number-columns-repeated='999'/></table:table-row>"
+            "<table:table-row table:number-rows-repeated='99999999999'><table:table-cell/></table:table-row>"
+            "</table:table></o:d>",
+        },
+        "## Bills\n7\t7\n7\t7\n",
+        [],
+    ),
+    "OpenDocument slides": (
+        {
+            "mimetype": "application/vnd.oasis.opendocument.presentation",
+            "content.xml": f"{OPEN_HEAD}<page><text:p>one</text:p></page><page><text:p>two</text:p></page></o:d>",
+            "styles.xml": f"{OPEN_HEAD}<text:p>of every slide</text:p></o:d>",
+        },
+        "## Slide 1\none\n## Slide 2\ntwo\n",
+        [],
+    ),
+}
+
+
+@requirement("attachments:read")
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_documents_as_other_programs_write_them_read_too(case: str) -> None:
+    parts, text, warnings = UNUSUAL[case]
+
+    assert read(packed(parts)) == (text, warnings)
+
+
+@requirement("attachments:read")
+@pytest.mark.parametrize(
+    ("content", "kind", "charset"),
+    [
+        ("Größe, мир".encode("utf-8-sig"), "text/csv", ""),
+        ("Größe, мир".encode("utf-16"), "text/plain", ""),
+        ("Größe, мир".encode("utf-32"), "text/plain", "us-ascii"),
+        (b"\xfe\xff" + "Größe, мир".encode("utf-16-be"), "text/plain", ""),
+        ("Größe, мир".encode("utf-16-le"), "text/plain", "UTF-16LE"),
+        ("Größe, мир".encode("gb18030"), "text/plain", "gb2312"),
+        ("<meta charset='gb18030'><p>Größe, мир".encode("gb18030"), "text/html", ""),
+        ("<meta charset='koi8-r'><p>Größe, мир".encode("gb18030"), "text/html", "gb18030"),
+        ("Größe,\r\n  мир".encode(), "text/calendar", ""),
+    ],
+)
+def test_a_text_reads_in_the_letters_that_it_was_written_in(content: bytes, kind: str, charset: str) -> None:
+    assert read(content, kind, charset=charset) == ("Größe, мир", [])
 
 
 @requirement("attachments:read")
@@ -128,12 +254,22 @@ def test_a_pdf_reads() -> None:
         (documents._OLD_OFFICE + b"\0" * 600, "before 2007"),
         (documents._OLD_OFFICE + documents._ENCRYPTED, "encrypted with a password"),
         (packed({WORD: PARAGRAPHS}).replace(b"\x14\x00\x00\x00\x08", b"\x14\x00\x01\x00\x08"), "encrypted"),
+        (packed({WORD: PARAGRAPHS}).replace(b"\x14\x00\x00\x00\x08", b"\x14\x00\x00\x00\x63"), "is damaged"),
+        (packed({WORD: PARAGRAPHS}).replace(zlib.compress(PARAGRAPHS.encode(), 6)[2:6], b"\xff" * 4), "unpacked"),
+        (packed({WORD: f"<!DOCTYPE a [<!ENTITY x SYSTEM 'file://{__file__}'>]><t>&x;</t>"}), "declares entities"),
+        (packed({"mimetype": "x", "content.xml": "<!DOCTYPE a [<!ENTITY b 'b'>]><p>&b;</p>"}), "declares entities"),
+        (
+            packed({"mimetype": "x", "content.xml": b"\xff", "META-INF/manifest.xml": "<m><encryption-data/></m>"}),
+            "encrypted",
+        ),
+        (packed({"xl/workbook.xml": "<w/>", "xl/sharedStrings.xml": "<a>" * 500_000}), "unpacks to more than"),
+        (b"{\\rtf1 words}", "rich text"),
     ],
 )
 def test_a_hostile_document_gets_a_clear_answer(content: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(documents, "MOST_UNPACKED", 1_000_000)
+    monkeypatch.setattr(archive, "MOST_UNPACKED", 1_000_000)
 
-    with pytest.raises(documents.NoText, match=said):
+    with pytest.raises(archive.NoText, match=said):
         read(content)
 
 
@@ -147,6 +283,11 @@ def test_a_process_of_its_own_reads_and_a_long_text_is_cut() -> None:
     assert extract(b"word", "text/csv\0", "\ud800\0.csv").text == "word"
     broken = extract(b"%PDF-1.7 junk", "application/pdf", "a.pdf")
     assert (broken.text, len(broken.warnings)) == ("", 1)
+    assert extract("мир\x1b[2J".encode("koi8-r"), "text/plain", "a.txt", "koi8-r").text == "мир[2J"
+    assert extract(packed({WORD: "<a/>"}), "", "a.docx").warnings[0].startswith("no text was found in it")
+    assert extract(b"\x89PNG\r\n\0", "text/plain", "a.txt").warnings == (
+        "Its bytes are no text, whatever it is called.",
+    )
 
 
 ESCAPES = """

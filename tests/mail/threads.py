@@ -1,4 +1,4 @@
-"""Sixty mails as they come, and whom an answer to all of them goes to: (headers, To, Cc).
+"""A hundred mails as they come, and whom an answer to all of them goes to: (headers, To, Cc).
 
 The person is me@example.com, also called ada@work.example, ada.lovelace@gmail.com and büro@müller.example.
 """
@@ -281,6 +281,228 @@ THREADS: dict[str, Thread] = {
     ),
     "Bcc that came along": (
         "From: ann@a.example\nTo: me@example.com\nBcc: secret@s.example",
+        "ann@a.example",
+        "",
+    ),
+    "my own address in quotes": (
+        'From: ann@a.example\nTo: "me"@example.com, bob@b.example',
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a quoted local part": (
+        'From: ann@a.example\nTo: me@example.com, "bob"@b.example',
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "an angle with a quoted local part": ('From: Ann <"ann"@a.example>\nTo: me@example.com', "ann@a.example", ""),
+    "a list whose copy I get": (
+        f"{LIST}From: ann@a.example\nTo: dev@lists.example\nCc: me@example.com",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
+    "a list whose address is encoded": (
+        "List-Post: <mailto:dev%2Ball@lists.example?subject=x>\nFrom: ann@a.example\nTo: me@example.com",
+        "ann@a.example",
+        "dev+all@lists.example",
+    ),
+    "a list in capitals": (
+        "List-Post: <MAILTO:Dev@Lists.Example>\nFrom: ann@a.example\nTo: dev@lists.example",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
+    "a list that wants the answers in capitals": (
+        f"{LIST}Reply-To: Dev@Lists.example\nFrom: ann@a.example\nTo: dev@lists.example",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
+    "a list as sender with the author in copy": (
+        (
+            f"{LIST}From: Ann via dev <dev@lists.example>\nReply-To: dev@lists.example\nCc: Ann <ann@a.example>\n"
+            "To: dev@lists.example"
+        ),
+        "dev@lists.example",
+        "ann@a.example",
+    ),
+    "my own mail that asks for answers to me": (
+        "From: me@example.com\nReply-To: me+r@example.com\nTo: ann@a.example",
+        "ann@a.example",
+        "",
+    ),
+    "my own mail that asks for answers to others": (
+        "From: me@example.com\nReply-To: team@work.example\nTo: ann@a.example\nCc: bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "Reply-To is an alias of mine": (
+        "From: ann@a.example\nReply-To: ada@work.example\nTo: me@example.com, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "Reply-To is a group": (
+        "From: ann@a.example\nReply-To: Office: office@a.example, bob@b.example;\nTo: me@example.com",
+        "office@a.example, bob@b.example",
+        "",
+    ),
+    "an alias of mine in punycode": (
+        "From: ann@a.example\nTo: büro@xn--mller-kva.example, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "an alias of mine in capitals beyond ASCII": (
+        "From: ann@a.example\nTo: BÜRO@MÜLLER.EXAMPLE, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "an alias of mine in parts of letters": (
+        "From: ann@a.example\nTo: büro@müller.example, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a list in three spellings": (
+        (
+            "List-Post: <mailto:dev@xn--mller-kva.example>\nReply-To: dev@müller.example\nFrom: ann@a.example\n"
+            "To: dev@MÜLLER.example"
+        ),
+        "ann@a.example",
+        "dev@xn--mller-kva.example",
+    ),
+    "domains with a dot at the end": (
+        "From: ann@a.example.\nTo: me@example.com., bob@b.example.",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "spaces around the @": (
+        "From: ann @ a.example\nTo: me@example.com, bob @b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a bracket that is never closed": (
+        "From: Ann <ann@a.example\nTo: me@example.com, Bob <bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "brackets in brackets": ("From: Ann <<ann@a.example>>\nTo: me@example.com", "ann@a.example", ""),
+    "a route before the address": (
+        "From: Ann <@relay.example,@b.example:ann@a.example>\nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
+    "a link for an address": ("From: Ann <mailto:ann@a.example>\nTo: me@example.com", "ann@a.example", ""),
+    "a name with a comma and no quotes": (
+        "From: Lovelace, Ann <ann@a.example>\nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
+    "a name that holds two addresses": (
+        'From: ann@a.example\nTo: "bob@b.example, eve@evil.example" <cy@c.example>, me@example.com',
+        "ann@a.example",
+        "cy@c.example",
+    ),
+    "an encoded name with a comma": (
+        (
+            "From: =?utf-8?q?Lovelace=2C_Ann?= <ann@a.example>\n"
+            "To: me@example.com, =?utf-8?b?Um9lLCBCb2I=?= <bob@b.example>"
+        ),
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "an encoded name that reads as an address": (
+        "From: =?utf-8?q?Ann_=3Cann=40a=2Eexample=3E?= <ann@a.example>\nTo: me@example.com",
+        "ann@a.example",
+        "",
+    ),
+    "capitals before the @": (
+        "From: Ann@A.example\nTo: me@example.com, ann@a.example, BOB@b.example, bob@B.EXAMPLE",
+        "Ann@a.example",
+        "BOB@b.example",
+    ),
+    "the other name of Gmail": (
+        "From: ann@a.example\nTo: Ada.Lovelace@GoogleMail.com, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "dots of another at Gmail": (
+        "From: ann@a.example\nTo: b.o.b@gmail.com, bob@gmail.com, me@example.com",
+        "ann@a.example",
+        "b.o.b@gmail.com, bob@gmail.com",
+    ),
+    "Mail-Followup-To is empty": (
+        f"{LIST}Mail-Followup-To:\nFrom: ann@a.example\nTo: dev@lists.example",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
+    "Mail-Followup-To is no address": (
+        f"{LIST}Mail-Followup-To: everybody\nFrom: ann@a.example\nTo: dev@lists.example",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
+    "a mail that was sent on": (
+        "Resent-From: cy@c.example\nResent-To: me@example.com\nFrom: ann@a.example\nTo: bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a secretary as sender": (
+        "From: boss@a.example\nSender: secretary@a.example\nTo: me@example.com",
+        "boss@a.example",
+        "",
+    ),
+    "undisclosed recipients with a space": (
+        "From: ann@a.example\nTo: undisclosed-recipients: ;\nApparently-To: x@y.example",
+        "ann@a.example",
+        "",
+    ),
+    "undisclosed recipients in quotes": (
+        'From: ann@a.example\nTo: "Undisclosed recipients" <>\nCc: bob@b.example',
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "two groups": (
+        "From: ann@a.example\nTo: A: bob@b.example;, B: cy@c.example, me@example.com;",
+        "ann@a.example",
+        "bob@b.example, cy@c.example",
+    ),
+    "comments in comments": (
+        "From: ann@a.example (a (b) c)\nTo: me@example.com, bob(the builder)@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "tabs between the lines": (
+        "From: ann@a.example\r\nTo:\tme@example.com,\r\n\tbob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a number for a domain": (
+        "From: ann@a.example\nTo: me@example.com, x@[192.0.2.1], bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a list with a blind copy to me": (
+        f"{LIST}From: ann@a.example\nTo: bob@b.example",
+        "ann@a.example",
+        "bob@b.example, dev@lists.example",
+    ),
+    "an unseen character in my own address": (
+        "From: ann@a.example\nTo: me\u200b@example.com, bob@b.example",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "the author by two addresses": (
+        "From: ann@a.example\nReply-To: ann+reply@a.example\nTo: me+x@example.com\nCc: me+y@example.com, ANN@a.example",
+        "ann+reply@a.example",
+        "ANN@a.example",
+    ),
+    "commas without an address": (
+        "From: ann@a.example,\nTo: , me@example.com,, bob@b.example,",
+        "ann@a.example",
+        "bob@b.example",
+    ),
+    "a list that leaves Reply-To to the author": (
+        f"{LIST}Reply-To: ann@a.example\nFrom: ann@a.example\nTo: dev@lists.example\nCc: me@example.com",
+        "ann@a.example",
+        "dev@lists.example",
+    ),
+    "my own mail to a group with me in it": (
+        "From: me@example.com\nTo: Team: ada@work.example, ann@a.example;",
         "ann@a.example",
         "",
     ),

@@ -11,8 +11,8 @@ import pytest
 from deskhand import audit
 from deskhand.app import Desk
 from deskhand.errors import Changed, Denied, InvalidInput, NotFound
-from deskhand.gate.answers import Letter
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.notes import frontmatter
 from tests.orchestrator.model_stub import GOOD, ModelStub
 from tests.orchestrator.office import Office, question

@@ -20,7 +20,7 @@ from deskhand import running
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate.actions import SendEmail
-from deskhand.gate.waiting import Card
+from deskhand.gate.cards import Card
 from deskhand.web.sessions import Session
 from tests.home import Home
 from tests.requirements import requirement

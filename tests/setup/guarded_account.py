@@ -28,6 +28,18 @@ LETTER = {"to": "bob@example.org", "subject": "Hello", "body": "See you at ten.\
 _TOKEN = re.compile(r'name="form_token" value="([0-9a-f]{64})"')
 _DIGEST = re.compile(r'name="digest" value="([0-9a-f]{64})"')
 _CARD = re.compile(r'data-id="(\w+)"')
+_ACCOUNTS = """
+[mail]
+kind = "local"
+address = "me@example.com"
+
+[[mail.accounts]]
+name = "work"  # its server is not there, and its own authority lies outside the desk's home
+kind = "imap"
+address = "me@work.example.com"
+imap_url = "imap://me@127.0.0.1:1"
+ca = '{folder}/work-ca.pem'
+"""
 Done = subprocess.CompletedProcess[str]
 
 
@@ -100,11 +112,12 @@ class Account:
 
     def write_config(self) -> None:
         """The desk as it was before it was guarded: on the account itself."""
-        options = f'vault_path = "{self.vault}"\nmax_sends = 1000\n[mail]\nkind = "local"\naddress = "me@example.com"\n'
-        text = f"{options}[inbox]\nport = {self.port}\nhold_seconds = 0\n"
+        options = f'vault_path = "{self.vault}"\nmax_sends = 1000\n[inbox]\nport = {self.port}\nhold_seconds = 0\n'
+        text = options + _ACCOUNTS.format(folder=self.folder)
         self.run("mkdir", "-p", str(self.vault / "Notes"), str(self.home))
         self.run("tee", str(self.home / "config.toml"), given=text)
         self.run("tee", str(self.vault / "Notes" / "note.md"), given="# A note\n")
+        self.run("tee", str(self.folder / "work-ca.pem"), given="-----BEGIN CERTIFICATE-----\n")
         self.run("chmod", "700", str(self.folder))
 
     def ask(self, name: str = "email", **letter: str) -> str:

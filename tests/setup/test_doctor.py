@@ -259,3 +259,24 @@ def test_deeply_the_desk_is_tried_as_strangers_would(account: Account) -> None:
 
     assert {states(whole)[name] for name in names} == {"good"}
     assert [states(broken)[name] for name in ("integrity", "private files")] == ["bad", "bad"]
+
+
+@requirement("doctor:rules")
+def test_each_error_in_the_rules_is_named_with_its_line(account: Account) -> None:
+    account.set_up()
+    rules = account.home / "rules.toml"
+    rules.write_text(
+        '[[rule]]\nname = "a"\nsender = "a@x"\ndecision = "archive"\n\n'
+        '[[rule]]\nname = "b"\nsender = " "\ndecision = "shred"\n\n[[rule]]\nname = "c"\ndecision = "archive"\n'
+    )
+    says = finding(account.deskhand("doctor", "--json"), "rules")["says"]
+    assert "line 8: rule 2, sender: must not be empty" in says
+    assert "line 9: rule 2, decision: " in says
+    assert "line 11: rule 3: needs at least one of account, sender" in says
+
+    rules.write_text('[[rule]]\nname = "a"\nsender = a@x\n')
+    assert "line 3" in finding(account.deskhand("doctor", "--json"), "rules")["says"]
+    rules.write_text('[defualt]\ndecision = "archive"\n')
+    assert "line 1: defualt: Extra inputs" in finding(account.deskhand("doctor", "--json"), "rules")["says"]
+    rules.write_text('[[rule]]\nname = "a"\nsender = "a@x"\ndecision = "archive"\n')
+    assert finding(account.deskhand("doctor", "--json"), "rules")["state"] == "good"

@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,8 @@ def check_that_nothing_is_reached(account: Account) -> None:
     for file in ("config.toml", "desk.db"):
         assert (guard.HOME / file).exists()
         assert account.run("cat", str(guard.HOME / file)).returncode != 0
+    assert f'ca = "{guard.HOME}/work-work-ca.pem"' in (guard.HOME / "config.toml").read_text()
+    assert (guard.HOME / "work-work-ca.pem").read_text().startswith("-----BEGIN")
     (backup,) = Path("/var/backups").glob(f"deskhand-{account.name}-*.tar.gz")
     assert backup.stat().st_mode & 0o777 == 0o600
     assert account.run("touch", str(guard.PROGRAM / "x")).returncode != 0
@@ -110,6 +113,10 @@ def check_that_everything_is_back(account: Account) -> None:
     listed = account.run("getfacl", "-R", "-p", str(account.vault), str(account.folder)).stdout
     assert "user:deskhand" not in listed
     assert not re.search(r"user:\d+:", listed)
+    assert f'ca = "{account.home}/work-work-ca.pem"' in account.run("cat", str(account.home / "config.toml")).stdout
+    program = [sys.executable, "-m", "deskhand", "log", "--verify", "--json"]
+    done = subprocess.run(program, env={"DESKHAND_HOME": str(account.home)}, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["whole"], "the key that the answers were written with came back too"
 
 
 @requirement("guarded:unit")

@@ -19,8 +19,8 @@ from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.gate import ledger
 from deskhand.gate.actions import ListedMail, Mail, SendEmail, UpdateEmails
+from deskhand.gate.cards import Card
 from deskhand.gate.fields import BODY_LIMIT
-from deskhand.gate.waiting import Card
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 ORIGIN = "https://desk.example.net"
+IN_TEST = [{"errorId": "in-incognito", "errorArguments": []}]
+"""What keeps a browser from installing the page: nothing but that a test leaves no traces."""
 
 
 class Phone:
@@ -56,7 +58,7 @@ async def paired(home: Home, **more: str) -> AsyncIterator[tuple[Safe, Person, P
 
 async def show_code(person: Person) -> str:
     page = (await person.sends("/phone/pair", at="/phone")).text
-    assert '<svg class="code"' in page
+    assert 'class="code"' in page
     assert "style=" not in page
     (link,) = re.findall(rf"<code>({ORIGIN}/pair/[\w-]+)</code>", page)
     return str(link)
@@ -185,7 +187,9 @@ KEPT = """async () => {
   const kept = [];
   for (const name of await caches.keys()) {
     const cache = await caches.open(name);
-    for (const { url } of await cache.keys()) kept.push([name, new URL(url).pathname, await (await cache.match(url)).text()]);
+    for (const { url } of await cache.keys()) {
+      kept.push([name, new URL(url).pathname, await (await cache.match(url)).text()]);
+    }
   }
   return kept;
 }"""
@@ -196,7 +200,7 @@ CLICK = """async () => {
     self.dispatchEvent(new NotificationEvent("notificationclick", { notification }));
   });
 }"""
-"""A browser without a screen shows nothing that could be tapped: the worker is told of the tap, and says what it opens."""
+"""Without a screen nothing is shown that could be tapped: the worker is told of the tap, and says what it opens."""
 
 
 @needs_chromium
@@ -219,7 +223,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             devtools = await page.context.new_cdp_session(page)
             manifest = await devtools.send("Page.getAppManifest")
             assert (manifest["errors"], "standalone" in manifest["data"]) == ([], True)
-            assert (await devtools.send("Page.getInstallabilityErrors"))["installabilityErrors"] == []
+            assert (await devtools.send("Page.getInstallabilityErrors"))["installabilityErrors"] == IN_TEST
             for path in ("/mail", "/notes", "/timeline", "/", f"/requests/{card.id}"):
                 await page.goto(path)
                 assert await page.evaluate("Boolean(navigator.serviceWorker.controller)")
@@ -235,7 +239,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
             monkeypatch.setattr(phone, "__version__", "99.0.0")
             await page.evaluate("navigator.serviceWorker.getRegistration().then((each) => each.update())")
             await page.wait_for_function(
-                "async () => { const names = await caches.keys(); return names.length === 1 && names[0].includes('99.0') }"
+                "async () => { const [name, ...old] = await caches.keys(); return name?.includes('99.0') && !old.length }"
             )
             for path in ("/phone", "/pair/x", phone.OFFLINE):
                 await page.goto(path)
@@ -255,7 +259,8 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
 @needs_chromium
 @requirement("phone:taps")
 async def test_from_push_to_approved_are_two_taps_with_a_passkey_and_a_swipe_answers_nothing(home: Home) -> None:
-    async with opened(home) as safe, served(site(safe.desk)) as found, chromium() as browser:
+    no_way_back = "--overscroll-history-navigation=0"  # which is what a swipe is to the browser itself
+    async with opened(home) as safe, served(site(safe.desk)) as found, chromium(no_way_back) as browser:
         address = found.replace("127.0.0.1", "localhost")
         async with quiet_page(browser, address, size=PHONE) as page:
             await page.context.grant_permissions(["notifications"], origin=address)
@@ -324,14 +329,11 @@ async def test_a_browser_asks_to_be_told_and_sees_that_it_is(home: Home) -> None
             assert "From 22:00 to 07:00 there is none." in await page.inner_text("#subscribe")
             await page.click("text=Tell me on this device")
             await page.wait_for_selector(".badge.own:visible")
-            assert (
-                await page.locator("text=Tell me on this device").count()
-                == await page.locator("[hidden] button").count()
-            )
+            assert not await page.is_visible("text=Tell me on this device")
             await page.click("text=End")
             await page.wait_for_selector("text=No browser is told yet.")
         async with quiet_page(browser, address, size=PHONE, javascript=False) as page:
             await sign_in(page, safe.desk)
             await page.goto("/phone")
             assert not await page.is_visible("text=Tell me on this device")
-            assert await page.is_visible("text=A browser is told with JavaScript only.")
+            assert await page.is_visible("#subscribe noscript p")

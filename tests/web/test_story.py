@@ -217,7 +217,7 @@ async def test_every_answer_can_be_given_by_key_and_none_while_typing(quiet_desk
 async def test_a_card_that_changes_under_the_persons_eyes_is_never_approved_as_it_was(quiet_desk: Desk) -> None:
     from playwright.async_api import expect
 
-    from deskhand.gate.answers import Letter
+    from deskhand.gate.letters import Letter
 
     await asked(quiet_desk)
     card = await the_card(quiet_desk)

@@ -16,6 +16,7 @@ from deskhand.cli import (
     connect,
     doctor,
     entry,
+    follow_up,
     foreign,
     init,
     mail,
@@ -98,6 +99,6 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--version", action="version", version=f"deskhand {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
     first = (init, doctor, connect, foreign, serve, service, entry, passkeys, orchestrate, approvals)
-    for part in (*first, mail, notes, tasks, agents, permit, tokens, record, settings, backup, completion):
+    for part in (*first, follow_up, mail, notes, tasks, agents, permit, tokens, record, settings, backup, completion):
         part.add_to(commands)
     return made

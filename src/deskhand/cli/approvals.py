@@ -13,8 +13,8 @@ from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+    from deskhand.gate.cards import Card
     from deskhand.gate.proofs import Claim
-    from deskhand.gate.waiting import Card
 
 T = TypeVar("T")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from deskhand import environment
 from deskhand.cli.command import plain
 from deskhand.errors import BadConfig, DeskError, InvalidInput
-from deskhand.gate.answers import Letter
+from deskhand.gate.cards import Card
+from deskhand.gate.letters import Letter
 from deskhand.gate.risk import read_html
-from deskhand.gate.waiting import Card
 
 _LETTER = re.compile(
     r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL

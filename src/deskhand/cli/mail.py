@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.mail import FullMessage, MailSummary
     from deskhand.mail.importing import ImportedMail, Source
+    from deskhand.orchestrator.first_look import FirstLook
 
 BATCH_BYTES = 8_000_000
 BATCH_MAILS = 500
@@ -39,6 +40,9 @@ def add_to(commands: Any) -> None:
     for each in (listing, search):
         each.add_argument("--account", help="in this account alone (default: in all)")
         each.add_argument("--limit", type=int, default=20, help="at most so many (default 20)")
+    text = "say whether the unread mail that the desk found at its first look is brought in"
+    bringing = command(mail, "bring-in", _bring_in, text, json=True)
+    bringing.add_argument("answer", nargs="?", choices=("all", "new", "none"), help="without one, show the question")
     login.add_to(mail)
 
 
@@ -116,6 +120,24 @@ def _read(options: argparse.Namespace) -> None:
     for warning in mail.warnings:
         print(one_line(f"Careful: {warning}"), file=sys.stderr)
     print(plain(f"\n{mail.body}"))
+
+
+def _bring_in(options: argparse.Namespace) -> None:
+    async def ask_or_answer(desk: "Desk") -> "list[FirstLook]":
+        from deskhand.orchestrator import first_look
+
+        looks = await first_look.ask_everywhere(desk)
+        if options.answer is None:
+            return looks
+        looks += await desk.store.read(first_look.list_declined)
+        return [await first_look.answer(desk, look.mailbox, options.answer) for look in looks]
+
+    looks = at_desk(ask_or_answer)
+    lines = [one_line(f"{look.question} {look.answer or ''}".rstrip()) for look in looks]
+    facts = [
+        {"mailbox": each.mailbox, "unread": each.found, "days": each.days, "answer": each.answer} for each in looks
+    ]
+    tell(options, facts, "\n".join(lines) or "there is nothing to answer: mail is brought in as it comes")
 
 
 def _search(options: argparse.Namespace) -> None:

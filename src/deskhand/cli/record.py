@@ -55,8 +55,13 @@ def _verify(desk: "Desk", options: argparse.Namespace) -> int:
     match anyio.run(verify):
         case audit.Verified(entries):
             facts = {"whole": True, "entries": entries, "signatures": answers.signatures}
-            signed = f", {answers.signatures} signatures" if answers.signatures else ""
-            tell(options, facts, f"whole: {entries} entries{signed}")
+            said = f"whole: {entries} entries"
+            if answers.signatures:
+                said += f", {answers.signatures} signatures"
+            if answers.unchecked:
+                facts["unchecked_answers"] = answers.unchecked
+                said += f"; {answers.unchecked} answers are older than this desk's key and were not checked"
+            tell(options, facts, said)
             return 0
         case audit.Broken(seq, why):
             facts = {"whole": False, "first_bad_line": seq, "why": why}

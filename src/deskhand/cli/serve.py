@@ -5,13 +5,13 @@ import asyncio
 import sys
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.browser import open_privately
 from deskhand.cli.command import Suggested, command, flag, one_line, opened_desk, run, tell
-from deskhand.errors import InvalidInput, printable
+from deskhand.errors import DeskError, InvalidInput, printable
 from deskhand.servers import SERVERS
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from deskhand.config import Settings
     from deskhand.running import DeskLock
     from deskhand.servers.server import DeskServer
+
+_MAILBOX_SECONDS = 15
+"""How long a mailbox may take to say how much unread mail it has."""
 
 
 def add_to(commands: Any) -> None:
@@ -150,8 +153,32 @@ async def _run(
     with opened_desk(settings.model_copy(update=own)) as desk:
         if options.demo:
             await fill(desk, _say)
+        elif not options.json and sys.stdin.isatty():
+            await _ask_first(desk)
         joining = JoiningDoor(desk, settings)
         await up(desk, listener, joining, say=_say, ready=ready, announce=announce, demo=options.demo)
+
+
+async def _ask_first(desk: "Desk") -> None:
+    """Before the first mail is brought in, whether it should be; without an answer the page asks."""
+    from deskhand.orchestrator import first_look
+
+    looks = []
+    if desk.settings.vault_path is not None:
+        with suppress(DeskError, TimeoutError):  # what is wrong is said when the desk runs
+            async with asyncio.timeout(_MAILBOX_SECONDS):
+                looks = await first_look.ask_everywhere(desk)
+    for look in looks:
+        given = None
+        while given not in (*first_look.ANSWERS, ""):
+            print(
+                f"{one_line(look.question)} all, new (only new mail), none, or Enter to answer on the page: ",
+                end="",
+                flush=True,
+            )
+            given = sys.stdin.readline().strip().casefold()
+        if given:
+            await first_look.answer(desk, look.mailbox, given)
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:

@@ -116,8 +116,11 @@ def _uninstall_guarded(options: argparse.Namespace) -> None:
     if not confirm(question, yes=options.yes):
         raise Denied("nothing was changed", reason="refused")
     said: list[str] = []
-    guarded.uninstall(utc_now(), _telling(options, said))
-    tell(options, {"mode": "none", "done": said, "home": made.moved}, f"the desk is in {made.moved} again")
+    home = guarded.uninstall(utc_now(), _telling(options, said))
+    ending = "the desk is gone"
+    if home is not None:
+        ending = f"the desk is in {home} again"
+    tell(options, {"mode": "none", "done": said, "home": home}, ending)
 
 
 def _uninstall(options: argparse.Namespace) -> None:

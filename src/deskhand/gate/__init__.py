@@ -1,11 +1,11 @@
 """The gate: the only way from an action to a hand. Propose, answer, release.
 
 `propose` is the one order of checks: DEV_MODE, approval, rate limit, send, consume, record. `answers` is the person's
-word, `delivery` the danger. The ledger decides; the vault is a door.
+word, `performer` goes on with it, `delivery` is the danger. The ledger decides; the vault is a door.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -15,22 +15,31 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
-from deskhand.gate import enclosures, later, ledger, results
-from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, complete, demand_in_time, demand_sendable
+from deskhand.gate import enclosures, follow_ups, ledger, results
+from deskhand.gate.actions import (
+    Action,
+    Mail,
+    Proposal,
+    ReplyEmail,
+    SendEmail,
+    complete,
+    demand_in_time,
+    demand_sendable,
+)
 from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers
-from deskhand.gate.ledger import Conflict
 from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
+from deskhand.gate.performer import Performer
 from deskhand.gate.question import Question
-from deskhand.gate.record import GateCall, call_of, call_to_release, facts_of
+from deskhand.gate.record import GateCall, call_of, facts_of
 from deskhand.gate.requests import REPEATED, Request
 from deskhand.gate.signatures import sign
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Sent
-from deskhand.store import Store, Transaction
+from deskhand.store import Store
 
 if TYPE_CHECKING:
     from deskhand.gate.permitting import Permitting
@@ -48,7 +57,7 @@ __all__ = [
 ]
 
 
-class Gate:
+class Gate(Performer):
     def __init__(
         self,
         settings: Settings,
@@ -60,15 +69,10 @@ class Gate:
         servers: Callable[[], Servers] = no_servers,
         permitting: "Callable[[], Permitting] | None" = None,
     ) -> None:
-        self._settings = settings
-        self._store = store
+        delivery = Delivery(settings, store, mailbox, door, now, lease, servers)
+        super().__init__(settings, store, door, now, delivery)
         self._mailbox = mailbox
-        self._door = door
-        self._now = now
-        self._turn = timedelta(seconds=settings.lease_seconds)
-        """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
         self._asking = Asking(store, door)
-        self._delivery = Delivery(settings, store, mailbox, door, now, lease, servers)
         self._permitting = permitting
 
     async def keep(self, contents: Sequence[bytes]) -> None:
@@ -93,6 +97,7 @@ class Gate:
                 return told
             demand_in_time(action, call.started)
             fresh = open_request(action, by, answered, call.started, request)
+            await self._await_answer(proposal, request, fresh)
             written, used = await self._door.find_hand_written(action)
             for found in written:
                 yes = replace(fresh, state="approved", file=found.name, folder="Approved")
@@ -110,6 +115,14 @@ class Gate:
         result: audit.Result = "waiting" if asked.waits else "rejected"
         await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
         return asked
+
+    async def _await_answer(self, proposal: Proposal, known: Request | None, fresh: Request) -> None:
+        """Write down beside the request that waits when the person is told if nobody answers."""
+        if not isinstance(proposal, SendEmail | ReplyEmail) or proposal.follow_up is None:
+            return
+        waits = known if known is not None and known.state in ("waiting", "held") else fresh
+        follow_ups.demand_later(proposal.follow_up, fresh.action.send_at, self._now())
+        await self._store.write(follow_ups.begin, waits.id, proposal.follow_up, self._now())
 
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
         if isinstance(proposal, ToolCall | Question):
@@ -141,96 +154,6 @@ class Gate:
         written, _ = await self._door.find_hand_written(mail)
         return bool(written)
 
-    async def release(self, request_id: str, by: str) -> Departure:
-        """Send what a person has approved, without another call of whoever proposed it."""
-        request = await self.find(request_id)
-        call = call_to_release(request, by, self._now())
-        try:
-            if self._settings.dev_mode:
-                resting = await self._record(call, DevMode())
-                await later.postpone(self._store, request, resting, self._now())
-                return resting
-            return await self._delivery.deliver(request, call)
-        except DeskError as error:
-            return await self._record(call, Failed(error))
-
-    async def release_due(self, by: str = "desk") -> list[str]:
-        """Go on with everything whose time has come; the ids of what this process went on with."""
-        done: list[str] = []
-        while request := await self.take_due():
-            if await self.go_on(request, lambda due: self.release(due.id, by)):
-                done.append(request.id)
-        return done
-
-    async def take_due(self, untried_since: datetime | None = None) -> Request | None:
-        now = self._now()
-        return await self._store.write(ledger.take_due, now, self._turn, untried_since)
-
-    async def next_due(self) -> datetime | None:
-        return await self._store.read(ledger.next_due)
-
-    async def go_on(self, request: Request, send: Callable[[Request], Awaitable[object]]) -> bool:
-        """End a hold, and hand what is approved to whoever sends it; whether there was anything to do."""
-        taken = request.decided
-        request = await self.find(request.id)
-        if request.state == "held" and request.decided != taken:
-            return False  # taken back and given again: that yes has its own rest
-        if request.is_early(self._now()) and request.state in ("held", "approved"):
-            await self._store.write(ledger.put_off, request)
-            return False
-        if request.state == "held":
-            request = await self.end_hold(request)
-        if request.state not in ("approved", "sending"):
-            return request.state not in ("waiting", "unknown")
-        await send(request)
-        return True
-
-    async def act_at_once(self, request: Request) -> None:
-        """Without a hold: what a tool proposed leaves now, a draft as soon as the orchestrator sees it."""
-        if request.origin == "draft":
-            await self.end_hold(request)
-        else:
-            await self.go_on(request, lambda due: self.release(due.id, "desk"))
-
-    async def end_hold(self, request: Request) -> Request:
-        """The person's yes has rested long enough to act upon."""
-        now = self._now()
-        call = GateCall(request.decided_by or "person", "approved", request.action.target, now)
-
-        def work(tx: Transaction) -> Request | Conflict:
-            approved = ledger.change(tx, request, "approved", decided=now)
-            if isinstance(approved, Request):
-                audit.append(tx, call.entry("success", None, now, **facts_of(approved)))
-            return approved
-
-        approved = await self._store.write(work)
-        if isinstance(approved, Conflict):
-            return await self.find(request.id)
-        await self._door.follow(approved)
-        return approved
-
-    async def find(self, request_id: str) -> Request:
-        """One request, after what the person did with its file."""
-        request = await self._store.read(ledger.find, request_id)
-        if request is None:
-            raise NotFound(f"there is no request {request_id}", hint="`deskhand approvals` lists what waits")
-        return await self.refresh(request)
-
-    async def refresh(self, request: Request) -> Request:
-        """The request after what the person did with its file, and after its time has run out."""
-        heard = await self._door.hear(request)
-        late = heard.expires is not None and self._now() >= heard.expires
-        if not (late and heard.state in ("waiting", "held", "approved")):
-            return heard
-        note = heard.note
-        if heard.state in ("held", "approved"):
-            note = "Your yes came to nothing: it expired before it could leave"
-        expired = await self._store.write(ledger.change, heard, "expired", due=None, note=note)
-        if isinstance(expired, Conflict):
-            return await self.find(heard.id)
-        await self._door.follow(expired)
-        return expired
-
     async def _find_asked(self, action: Action) -> Request | None:
         found = await self._store.read(ledger.find_asked, action.digest)
         if found is None:
@@ -259,7 +182,3 @@ class Gate:
         parameters = {**call.parameters, **facts_of(request), "told": True}
         await self._delivery.record(replace(call, parameters=parameters), done)
         return done
-
-    async def _record(self, call: GateCall, outcome: Departure) -> Departure:
-        await self._delivery.record(call, outcome)
-        return outcome

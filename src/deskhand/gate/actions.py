@@ -20,7 +20,7 @@ from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
 from deskhand.mail.addresses import once_each
-from deskhand.mail.answering import address_all
+from deskhand.mail.answering import address_all, address_author
 from deskhand.mail.changes import Doing
 from deskhand.mail.mime import AttachedFile
 
@@ -46,6 +46,8 @@ class SendEmail(BaseModel):
     reply_to_message_id: str | None = None
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
+    follow_up: datetime | None = None
+    """When the person is told if nobody has answered; nothing of it leaves the desk."""
 
 
 class ReplyEmail(BaseModel):
@@ -60,6 +62,7 @@ class ReplyEmail(BaseModel):
     cc: Addresses = ""
     attachments: tuple[Enclosure, ...] = ()
     as_text: bool = False
+    follow_up: datetime | None = None
 
 
 class ListedMail(BaseModel):
@@ -253,9 +256,7 @@ async def complete(
             account = await own_address(mailbox, found)
             if found.summary.thread_id != proposal.thread_id:
                 raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            to, cc = mime.reply_recipient(found, account, *own), ""
-            if proposal.all:
-                to, cc = address_all(found, {account, *own})
+            to, cc = _answered(proposal, found, {account, *own})
             lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
             subject = mime.reply_subject(found.summary.subject)
     as_text = proposal.as_text and mime.is_html(body)
@@ -264,6 +265,12 @@ async def complete(
     if found is None or mail.kind == "forward_email":  # it leaves from the account that has the mail, in no thread
         return mail, None
     return in_thread(mail, found), found
+
+
+def _answered(reply: ReplyEmail, mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
+    if reply.all:
+        return address_all(mail, own)
+    return address_author(mail, own), ""
 
 
 async def own_address(mailbox: Mailbox, answered: FullMessage | None) -> str:

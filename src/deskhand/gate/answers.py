@@ -6,56 +6,33 @@ changes the row and is written down with it, in one transaction; the vault's fil
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
 from deskhand.gate.actions import Action, demand_sendable
+from deskhand.gate.cards import Card
 from deskhand.gate.claims import Claims
 from deskhand.gate.differences import describe_difference
+from deskhand.gate.door import Door
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.letters import Letter, edit_action
 from deskhand.gate.passkeys import Said
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import Answer, Claim, Policy, Signed, Word, approve, give
+from deskhand.gate.proofs import Answer, Claim, Signed, Word, approve, give
 from deskhand.gate.question import Question
 from deskhand.gate.requests import ANSWERABLE, Request, file_name
 from deskhand.gate.undo import LastAnswer, find_last, take_back
-from deskhand.gate.waiting import Card, Waiting
+from deskhand.gate.waiting import Waiting
 from deskhand.store import Store, Transaction
 
 RESPONSE = "do it this way: "
 LAST_CALL = timedelta(hours=1)
 """So long before it expires a card that was put off comes back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Letter:
-    """What a person may change before saying yes."""
-
-    to: str
-    subject: str
-    body: str
-    cc: str | None = None
-    """None: as it is."""
-    bcc: str | None = None
-
-
-class Door(Protocol):
-    """What a request's file needs before and after an answer."""
-
-    policy: Policy
-
-    async def catch_edit(self, request: Request) -> Request: ...
-
-    async def follow(self, request: Request) -> None: ...
-
-    async def write_edit(self, request: Request, action: Action) -> None: ...
-
-    async def replace(self, old: Request, new: Request) -> None: ...
 
 
 class Answers:
@@ -118,7 +95,7 @@ class Answers:
             raise Denied(f"the request {request_id} {why}", reason="decided")
         _demand_seen(request, digest)
         _demand_unheld(request)
-        action = _edit(request, letter)
+        action = edit_action(request, letter)
         said = Said(word="edited", about=((request.id, action.digest),))
         proven = await self._claims.prove(by, proof, said)
         await self._revise(request, action, self._policy.answer("edited", by, proven))
@@ -131,7 +108,7 @@ class Answers:
         if isinstance(proof, Signed):
             said = await self.make_said("approved", [(request_id, digest)], letter)
         proven = await self._claims.prove(by, proof, said)
-        meant = _edit(await self._waiting.find(request_id), letter)
+        meant = edit_action(await self._waiting.find(request_id), letter)
         await self.edit(request_id, digest, letter, by, proven)
         # What the person typed, not what stands there by now: a draft's file may have been written meanwhile.
         return await self.approve(request_id, meant.digest, by, proven)
@@ -243,7 +220,7 @@ class Answers:
     async def make_said(self, signed: str, requests: Sequence[tuple[str, str]], letter: Letter | None = None) -> Said:
         """What a passkey has to sign for this answer; of an edited text the digest is the new one."""
         if letter is not None:
-            requests = [(name, _edit(await self._waiting.find(name), letter).digest) for name, _ in requests]
+            requests = [(name, edit_action(await self._waiting.find(name), letter).digest) for name, _ in requests]
         return Said(word=signed, about=tuple(requests))
 
     async def _answer(
@@ -251,8 +228,6 @@ class Answers:
     ) -> Answer:
         said = Said(word=signed or word, about=tuple((request.id, request.digest) for request in requests))
         return self._policy.answer(word, by, await self._claims.prove(by, claim, said), words)
-
-    # Together.
 
     async def _open(self, request_id: str, digest: str | None) -> Request:
         """The request, where there is something left to answer and it is what the person saw."""
@@ -338,14 +313,6 @@ class Answers:
             raise _not_what_was_seen(request)
         await self._door.follow(changed)
         return changed
-
-
-def _edit(request: Request, letter: Letter) -> Action:
-    body = letter.body.replace("\r\n", "\n")
-    if request.home == "Drafts" and body.strip():
-        body = f"{body.strip()}\n"  # as a note is read
-    changes = {"to": letter.to, "cc": letter.cc, "bcc": letter.bcc, "subject": letter.subject, "body": body}
-    return request.action.edit({name: value for name, value in changes.items() if value is not None})
 
 
 def _demand_seen(request: Request, digest: str | None) -> Request:

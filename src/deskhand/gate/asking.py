@@ -14,7 +14,7 @@ from deskhand.gate.outcomes import NotApproved
 from deskhand.gate.question import Question
 from deskhand.gate.requests import LIFETIME, Request, describe_earlier_send, file_name
 from deskhand.mail import FullMessage
-from deskhand.mail.addresses import people
+from deskhand.mail.addresses import addresses_in
 from deskhand.store import Store
 
 
@@ -83,7 +83,7 @@ def open_request(
     if answered is not None:
         sender = _sender_of(answered)
         participants = participants_of(answered)
-        warnings = answered.warnings
+        warnings = answered.alarms
     return Request(
         id=name,
         origin="tool",
@@ -120,12 +120,10 @@ def _released(request: Request) -> str:
 
 def participants_of(mail: FullMessage) -> tuple[str, ...]:
     lines = (mail.summary.sender, mail.summary.to, mail.cc)
-    return tuple({person.address.casefold(): None for line in lines for person in people(line)})
+    return tuple({address.casefold(): None for line in lines for address in addresses_in(line)})
 
 
 def _sender_of(mail: FullMessage) -> str:
     """The address in From, or as much of it as there is."""
-    found = people(mail.summary.sender)
-    if not found:
-        return mail.summary.sender.casefold()
-    return found[0].address.casefold()
+    first, *_ = *addresses_in(mail.summary.sender), mail.summary.sender
+    return first.casefold()

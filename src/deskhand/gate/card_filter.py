@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from deskhand.gate.waiting import Card
+    from deskhand.gate.cards import Card
 
 
 @dataclass(frozen=True, slots=True)

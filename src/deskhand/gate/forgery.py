@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from deskhand import clock
 from deskhand.gate import history, passkeys
 from deskhand.gate.actions import read_action
 from deskhand.gate.proofs import ANSWER_COLUMNS, Policy, WrittenAnswer
@@ -11,6 +12,8 @@ from deskhand.store import Transaction
 @dataclass(frozen=True, slots=True)
 class Genuine:
     signatures: int
+    unchecked: int = 0
+    """Answers of the time before this desk had its key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,24 +25,31 @@ class Forged:
 
 
 def check_answers(tx: Transaction, policy: Policy) -> Genuine | Forged:
+    """Of the answers since the desk has its key: who guards a desk leaves the key that the account may know."""
     if name := passkeys.find_forged_key(tx, policy.seal):
         return Forged(name, f"the passkey {name} was not written by this desk, or was changed since")
-    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE proof IN ('password', 'passkey') ORDER BY at, number"
+    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE proof IN ('password', 'passkey') AND at >= ?"
     signed = []
-    for row in tx.all(sql):
+    for row in tx.all(f"{sql} ORDER BY at, number", clock.to_ms(policy.since)):
         written = WrittenAnswer(*row[:-1])
         if flaw := policy.find_flaw(tx, written, str(row[-1])):
             why = f"an answer to {written.request_id} says that it was given with the {written.proof}, but {flaw}"
             return Forged(written.request_id, why)
         if written.proof == "passkey":
             signed.append(written)
-    return _find_difference(tx, signed) or Genuine(len(signed))
+    return _find_difference(tx, signed, policy) or Genuine(len(signed), _count_earlier(tx, policy))
 
 
-def _find_difference(tx: Transaction, signed: list[WrittenAnswer]) -> Forged | None:
+def _count_earlier(tx: Transaction, policy: Policy) -> int:
+    sql = "SELECT COUNT(*) FROM answers WHERE proof IN ('password', 'passkey') AND at < ?"
+    row = tx.one(sql, clock.to_ms(policy.since))
+    return int(row[0]) if row else 0
+
+
+def _find_difference(tx: Transaction, signed: list[WrittenAnswer], policy: Policy) -> Forged | None:
     """Where the requests and the record say something else than what was signed."""
     kept = {(written.request_id, written.word, written.digest) for written in signed}
-    for name, word, digest in history.signed_answers(tx):
+    for name, word, digest in history.signed_answers(tx, policy.since):
         if (name, word, digest) not in kept:
             return Forged(name, f"the record has an answer to {name} ({word}) that was signed and is no more")
     for name in dict.fromkeys(written.request_id for written in signed):

@@ -35,10 +35,11 @@ def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime
     return is_yes
 
 
-def signed_answers(tx: Transaction) -> list[tuple[str, str, str]]:
+def signed_answers(tx: Transaction, since: datetime) -> list[tuple[str, str, str]]:
     """Of each answer that a passkey signed, as the record has it: the request, the word and the digest."""
     rows = tx.all("SELECT entry FROM audit WHERE entry LIKE ? ORDER BY seq", '%"kind":"passkey"%')
     found = [Entry.model_validate_json(text) for (text,) in rows]
+    found = [entry for entry in found if entry.timestamp >= clock.iso(since)]
     facts = [(entry.action_type, entry.parameters or {}) for entry in found if entry.action_type in _ANSWERS]
     return [(str(given.get("action_id")), word, str(given.get("digest"))) for word, given in facts]
 

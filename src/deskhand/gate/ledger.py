@@ -1,8 +1,7 @@
 """The rows of requests. A row changes by compare-and-set in one transaction: of any number of processes one wins."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,8 +9,9 @@ from deskhand import clock
 from deskhand.gate.actions import read_action
 from deskhand.gate.askers import describe_asker
 from deskhand.gate.requests import OPEN, Folder, Request, State
+from deskhand.gate.rows import COLUMNS, NAMES, read_row, to_column
 from deskhand.mail import Sent
-from deskhand.store import Row, Transaction
+from deskhand.store import Transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,42 +19,36 @@ class Conflict:
     """Somebody else changed the row in this moment."""
 
 
-_NAMES = tuple(field.name for field in fields(Request))
-_COLUMNS = ", ".join(_NAMES)
 AHEAD = timedelta(minutes=1)
 """So far apart the clocks of two machines may be."""
-_TIMES = frozenset({"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"})
-_FLAGS = frozenset({"urgent", "once_more", "untold", "settled"})
-_ACTIONS = frozenset({"proposed", "action"})
-_LISTS = frozenset({"warnings", "participants"})
 
 
 # Reading.
 
 
 def find(tx: Transaction, request_id: str) -> Request | None:
-    row = tx.one(f"SELECT {_COLUMNS} FROM requests WHERE id = ?", request_id)
+    row = tx.one(f"SELECT {COLUMNS} FROM requests WHERE id = ?", request_id)
     if row is None:
         return None
-    return _request(row)
+    return read_row(row)
 
 
 def find_sent_as(tx: Transaction, send_id: str) -> Request | None:
     """The request whose mail carries this id."""
-    rows = tx.all(f"SELECT {_COLUMNS} FROM requests WHERE send_id = ?", send_id)
-    return _request(rows[0]) if rows else None
+    rows = tx.all(f"SELECT {COLUMNS} FROM requests WHERE send_id = ?", send_id)
+    return read_row(rows[0]) if rows else None
 
 
 def find_asked(tx: Transaction, digest: str) -> Request | None:
     """What became of this mail last; an open request before any other, one that may leave before one that waits."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE asked = ? OR (origin = 'draft' AND digest = ?)"
+        f"SELECT {COLUMNS} FROM requests WHERE asked = ? OR (origin = 'draft' AND digest = ?)"
         " ORDER BY CASE state WHEN 'sending' THEN 0 WHEN 'approved' THEN 1 WHEN 'unknown' THEN 2"
         " WHEN 'held' THEN 3 WHEN 'waiting' THEN 3 ELSE 4 END, created DESC LIMIT 1",
         digest,
         digest,
     )
-    return _request(rows[0]) if rows else None
+    return read_row(rows[0]) if rows else None
 
 
 def page(
@@ -64,12 +58,12 @@ def page(
     sleeping = {None: "", True: " AND snoozed > ?", False: " AND COALESCE(snoozed, 0) <= ?"}[snoozed]
     values = [clock.to_ms(now)] if sleeping else []
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE state IN ({_marks(OPEN)})"
+        f"SELECT {COLUMNS} FROM requests WHERE state IN ({_marks(OPEN)})"
         f" AND (1 - urgent, created, id) > (?, ?, ?){sleeping}"
         " ORDER BY 1 - urgent, created, id LIMIT ?",
         *(*OPEN, *after, *values, limit),
     )
-    return [_request(row) for row in rows]
+    return [read_row(row) for row in rows]
 
 
 def list_askers(tx: Transaction) -> list[str]:
@@ -102,13 +96,13 @@ def find_files(tx: Transaction, names: Sequence[str]) -> dict[str, tuple[str, Fo
 def find_misplaced(tx: Transaction, limit: int) -> list[Request]:
     """Requests whose file is not known to lie where it belongs."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE folder <> CASE"
+        f"SELECT {COLUMNS} FROM requests WHERE folder <> CASE"
         " WHEN state IN ('approved', 'sending') THEN 'Approved' WHEN state = 'rejected' THEN 'Rejected'"
         " WHEN state IN ('waiting', 'held', 'unknown', 'failed') THEN folder ELSE 'Done' END"
         " ORDER BY created LIMIT ?",
         limit,
     )
-    return [_request(row) for row in rows]
+    return [read_row(row) for row in rows]
 
 
 def has_approved(tx: Transaction) -> bool:
@@ -119,17 +113,17 @@ def has_approved(tx: Transaction) -> bool:
 def find_unsettled(tx: Transaction, limit: int) -> list[Request]:
     """Drafts that were answered, or whose no was taken back, and the note of the mail does not say so yet."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE origin = 'draft' AND (settled = 0 AND state IN ('sent', 'rejected')"
+        f"SELECT {COLUMNS} FROM requests WHERE origin = 'draft' AND (settled = 0 AND state IN ('sent', 'rejected')"
         " OR settled = 1 AND state = 'waiting') ORDER BY created LIMIT ?",
         limit,
     )
-    return [_request(row) for row in rows]
+    return [read_row(row) for row in rows]
 
 
 def find_refused(tx: Transaction, mail: str) -> list[Request]:
     """The drafts to a mail that the person said no to."""
-    sql = f"SELECT {_COLUMNS} FROM requests WHERE mail = ? AND state = 'rejected' ORDER BY created"
-    return [_request(row) for row in tx.all(sql, mail)]
+    sql = f"SELECT {COLUMNS} FROM requests WHERE mail = ? AND state = 'rejected' ORDER BY created"
+    return [read_row(row) for row in tx.all(sql, mail)]
 
 
 def find_answered(tx: Transaction, header: str) -> str | None:
@@ -173,10 +167,10 @@ def count_states(tx: Transaction) -> dict[str, int]:
 def troubles(tx: Transaction, limit: int) -> list[Request]:
     """Approved requests whose last try failed, the latest first."""
     rows = tx.all(
-        f"SELECT {_COLUMNS} FROM requests WHERE error IS NOT NULL AND state = 'approved' ORDER BY tried DESC LIMIT ?",
+        f"SELECT {COLUMNS} FROM requests WHERE error IS NOT NULL AND state = 'approved' ORDER BY tried DESC LIMIT ?",
         limit,
     )
-    return [_request(row) for row in rows]
+    return [read_row(row) for row in rows]
 
 
 def waits_of(tx: Transaction, since: datetime, limit: int) -> list[timedelta]:
@@ -215,8 +209,8 @@ def addresses_written_to(tx: Transaction, limit: int) -> list[str]:
 
 def insert(tx: Transaction, request: Request) -> bool:
     """Whether it is in; not where it is there, or the same proposal of a tool is open already."""
-    values = [_to_column(name, getattr(request, name)) for name in _NAMES]
-    sql = f"INSERT INTO requests ({_COLUMNS}) VALUES ({_marks(values)}) ON CONFLICT DO NOTHING"
+    values = [to_column(name, getattr(request, name)) for name in NAMES]
+    sql = f"INSERT INTO requests ({COLUMNS}) VALUES ({_marks(values)}) ON CONFLICT DO NOTHING"
     return tx.execute(sql, *values) == 1
 
 
@@ -228,11 +222,11 @@ def change(tx: Transaction, /, request: Request, state: State, **changes: Any) -
     if "action" in changes:
         changed = replace(changed, digest=changed.action.digest)
         changes["digest"] = changed.digest
-    values = {name: _to_column(name, value) for name, value in ({"state": state} | changes).items()}
+    values = {name: to_column(name, value) for name, value in ({"state": state} | changes).items()}
     names = ", ".join(f"{name} = ?" for name in values)
     done = tx.execute(
         f"UPDATE requests SET {names} WHERE id = ? AND state = ? AND revision = ? AND COALESCE(lease, 0) = ?",
-        *(*values.values(), request.id, request.state, request.revision, _to_column("lease", request.lease) or 0),
+        *(*values.values(), request.id, request.state, request.revision, to_column("lease", request.lease) or 0),
     )
     return changed if done else Conflict()
 
@@ -262,11 +256,11 @@ def take_due(tx: Transaction, now: datetime, turn: timedelta, untried_since: dat
     values = [moment] if untried_since is None else [clock.to_ms(untried_since), moment]
     locked = " FOR UPDATE SKIP LOCKED" if tx.dialect == "postgresql" else ""
     row = tx.one(
-        f"SELECT {_COLUMNS} FROM requests WHERE due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}", *values
+        f"SELECT {COLUMNS} FROM requests WHERE due IS NOT NULL AND {wanted} ORDER BY due, id LIMIT 1{locked}", *values
     )
     if row is None:
         return None
-    request = _request(row)
+    request = read_row(row)
     until = now + turn
     tx.execute("UPDATE requests SET due = ?, tried = ? WHERE id = ?", clock.to_ms(until), moment, request.id)
     return replace(request, due=until, tried=now)
@@ -294,16 +288,16 @@ def wake_rested(tx: Transaction, now: datetime) -> None:
 
 def postpone(tx: Transaction, /, request: Request, due: datetime | None, **changes: Any) -> None:
     """Try an approved request again at that time, or not by itself."""
-    values = {name: _to_column(name, value) for name, value in changes.items()}
+    values = {name: to_column(name, value) for name, value in changes.items()}
     names = "".join(f", {name} = ?" for name in values)
     sql = f"UPDATE requests SET due = ?{names} WHERE id = ? AND state = 'approved'"
-    tx.execute(sql, _to_column("due", due), *values.values(), request.id)
+    tx.execute(sql, to_column("due", due), *values.values(), request.id)
 
 
 def put_off(tx: Transaction, request: Request) -> None:
     """It rests until its own time."""
     sql = "UPDATE requests SET due = ? WHERE id = ? AND state IN ('held', 'approved')"
-    tx.execute(sql, _to_column("due", request.action.send_at), request.id)
+    tx.execute(sql, to_column("due", request.action.send_at), request.id)
 
 
 def mark_sent(tx: Transaction, request: Request, mail: Sent, *, untold: bool) -> None:
@@ -340,35 +334,10 @@ def take_back_all(tx: Transaction, note: str) -> None:
 
 def withdraw(tx: Transaction, asked: str) -> list[Request]:
     """Close the waiting requests of a proposal that a hand-written approval released."""
-    sql = f"SELECT {_COLUMNS} FROM requests WHERE asked = ? AND state IN ('waiting', 'held', 'approved')"
-    closed = [change(tx, _request(row), "withdrawn", due=None) for row in tx.all(sql, asked)]
+    sql = f"SELECT {COLUMNS} FROM requests WHERE asked = ? AND state IN ('waiting', 'held', 'approved')"
+    closed = [change(tx, read_row(row), "withdrawn", due=None) for row in tx.all(sql, asked)]
     return [request for request in closed if isinstance(request, Request)]
-
-
-# A row and its values.
 
 
 def _marks(values: Sequence[object]) -> str:
     return ", ".join("?" for _ in values)
-
-
-def _to_column(name: str, value: Any) -> Any:
-    if name in _ACTIONS:
-        return value.model_dump_json()
-    if name in _LISTS:
-        return json.dumps(value)
-    if name in _FLAGS:
-        return int(value)
-    if name in _TIMES and value is not None:
-        return clock.to_ms(value)
-    return value
-
-
-def _request(row: Row) -> Request:
-    found = dict(zip(_NAMES, row, strict=True))
-    found["action"] = read_action(found["action"])
-    found["proposed"] = read_action(found["proposed"])
-    found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
-    found |= {name: bool(found[name]) for name in _FLAGS}
-    found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
-    return Request(**found)

@@ -23,7 +23,7 @@ from deskhand.gate.risk import Risk, assess_action
 from deskhand.store import Row, Transaction
 
 if TYPE_CHECKING:
-    from deskhand.gate.waiting import Card
+    from deskhand.gate.cards import Card
 
 DAY = timedelta(days=1)
 LONGEST = timedelta(days=366)

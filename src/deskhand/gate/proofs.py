@@ -113,6 +113,8 @@ class Policy:
     """By which this desk knows again what it has written; never in the database."""
     seals_password: Callable[[], bool] = bool
     """Whether a password without a seal is none here: since this version started."""
+    since: datetime = clock.EPOCH
+    """When this desk got its key; it can check no answer of an earlier time."""
 
     def counts(self, proof: Proof) -> bool:
         return proof in _COUNT[self.least]

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from deskhand.gate import ledger, risk
+from deskhand.gate import ledger, lookalikes
 from deskhand.gate.meeting import Met, find_met, find_written_to
 from deskhand.store import Transaction
 
@@ -44,7 +44,7 @@ class Acquaintance:
         return Recipient(address, False, self._describe_new(address, participants))
 
     def _describe_new(self, address: str, participants: Collection[str]) -> str:
-        if twin := next((each for each in sorted(self.written) if risk.is_alike(address, each)), None):
+        if twin := next((each for each in sorted(self.written) if lookalikes.is_alike(address, each)), None):
             return f"first email to this address; it looks like {twin}, whom you know"
         if address.casefold() in participants:
             return "in this thread; your first email to them"

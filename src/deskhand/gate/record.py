@@ -44,6 +44,7 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
             parameters["subject"] = proposal.subject
             if proposal.send_at:
                 parameters["send_at"] = iso(proposal.send_at)
+            parameters |= _name_follow_up(proposal)
             parameters |= _name_files(proposal.attachments)
             if proposal.reply_to_message_id:
                 parameters["reply_to_message_id"] = proposal.reply_to_message_id
@@ -51,6 +52,7 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
             target = f"thread {proposal.thread_id}"
             parameters = {"thread_id": proposal.thread_id, "message_id": proposal.message_id}
             parameters |= {name: value for name, value in _reach_of(proposal).items() if value}
+            parameters |= _name_follow_up(proposal)
             parameters |= _name_files(proposal.attachments)
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
@@ -68,6 +70,12 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
 
 def _reach_of(answer: ReplyEmail) -> dict[str, Any]:
     return {"all": answer.all, "cc": answer.cc and audit.masked_line(answer.cc)}
+
+
+def _name_follow_up(proposal: SendEmail | ReplyEmail) -> dict[str, Any]:
+    if proposal.follow_up is None:
+        return {}
+    return {"follow_up": iso(proposal.follow_up)}
 
 
 def _name_files(attachments: Sequence[Enclosure]) -> dict[str, Any]:

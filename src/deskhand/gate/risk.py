@@ -1,17 +1,15 @@
 """What is odd about a mail that would leave, and how carefully the person should look. Pure."""
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
-import idna
-
 from deskhand import unseen
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.lookalikes import count_scripts, domain_of, is_twin, looks_like, poses_as_latin, readable, skeleton
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import html, mime, weblinks
@@ -128,55 +126,36 @@ def _few(addresses: Sequence[str]) -> str:
 
 
 def _spelling(facts: Facts) -> _Reasons:
-    for domain in dict.fromkeys(map(_domain, facts.everybody)):
+    for domain in dict.fromkeys(map(domain_of, facts.everybody)):
         yield from _spelling_of(domain, facts)
 
 
 def _spelling_of(domain: str, facts: Facts) -> _Reasons:
-    shown = _readable(domain)
-    if _scripts(shown) > 1:
+    shown = readable(domain)
+    if count_scripts(shown) > 1:
         yield "high", f"The domain {domain} reads as {shown}: letters of several alphabets that look alike."
-    elif shown != domain and _poses_as_latin(shown):
-        yield "high", f"The domain {domain} reads as {shown}, which only looks like {_skeleton(shown)}."
+    elif shown != domain and poses_as_latin(shown):
+        yield "high", f"The domain {domain} reads as {shown}, which only looks like {skeleton(shown)}."
     elif shown != domain:
         yield "medium", f"The domain {domain} reads as {shown}."
     others = (facts.account, facts.sender or "", *facts.participants, *facts.everybody)
-    trusted = facts.domains | set(map(_domain, others))
-    if domain not in facts.domains and domain != _domain(facts.account):
+    trusted = facts.domains | set(map(domain_of, others))
+    if domain not in facts.domains and domain != domain_of(facts.account):
         for other in sorted(trusted - {domain, ""}):
-            if _looks_like(shown, _readable(other)):
+            if looks_like(shown, readable(other)):
                 yield "high", f"The domain {domain} looks like {other}, but is another."
 
 
 def _names(facts: Facts) -> _Reasons:
     for address in facts.everybody:
         name = address.rpartition("@")[0]
-        if _scripts(name) > 1:
+        if count_scripts(name) > 1:
             yield "high", f"The name {name} mixes letters of several alphabets that look alike."
         elif not name.isascii():
             yield "medium", f"The name {name} is not written in plain letters."
-        twins = [each for each in (*facts.everybody, *facts.participants) if _is_twin(each, address)]
+        twins = [each for each in (*facts.everybody, *facts.participants) if is_twin(each, address)]
         if twins:
             yield "high", f"{address} looks like {twins[0]}, but is another."
-
-
-def _poses_as_latin(domain: str) -> bool:
-    """Whether a label in another alphabet has no letter that tells it from a plain one."""
-    labels = [label for label in domain.split(".") if not label.isascii()]
-    foreign = [each for each in labels if not any("LATIN" in unicodedata.name(char, "") for char in each)]
-    return any(_skeleton(label).isascii() for label in foreign)
-
-
-def is_alike(one: str, other: str) -> bool:
-    """Whether an address could pass for another: by its letters, or by the same name at a domain that looks alike."""
-    if one.casefold() == other.casefold():
-        return False
-    same_name = one.rpartition("@")[0].casefold() == other.rpartition("@")[0].casefold()
-    return _is_twin(one, other) or (same_name and _looks_like(_readable(_domain(one)), _readable(_domain(other))))
-
-
-def _is_twin(one: str, other: str) -> bool:
-    return one.casefold() != other.casefold() and _skeleton(one) == _skeleton(other)
 
 
 def _links(facts: Facts) -> _Reasons:
@@ -304,50 +283,10 @@ def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], lis
 
 
 def _shown(host: str) -> str:
-    readable = _readable(host)
-    if readable == host:
+    read = readable(host)
+    if read == host:
         return host
-    return f"{host} (reads as {readable})"
-
-
-def _readable(domain: str) -> str:
-    try:
-        return idna.decode(domain)
-    except idna.IDNAError:
-        return domain
-
-
-def _scripts(domain: str) -> int:
-    """How many alphabets a label mixes, at the most."""
-    return max(
-        len({unicodedata.name(char, "?").partition(" ")[0] for char in label if char.isalpha()})
-        for label in domain.split(".")
-    )
-
-
-def _looks_like(one: str, other: str) -> bool:
-    if one.endswith(f".{other}") or other.endswith(f".{one}"):
-        return False
-    return _skeleton(one) == _skeleton(other) or (len(other) > 6 and _one_apart(one, other))
-
-
-def _skeleton(domain: str) -> str:
-    plain = "".join(
-        char for char in unicodedata.normalize("NFKD", domain.casefold()) if not unicodedata.combining(char)
-    )
-    return plain.translate(unseen.ALIKE).replace("rn", "m").replace("vv", "w").replace("i", "l")
-
-
-def _one_apart(one: str, other: str) -> bool:
-    """One letter more, less, other, or two neighbours changed over."""
-    short, long = sorted((one, other), key=len)
-    start = next((at for at, char in enumerate(short) if char != long[at]), len(short))
-    if len(long) - len(short) == 1:
-        return short[start:] == long[start + 1 :]
-    if len(short) != len(long):
-        return False
-    swapped = short[start + 1 : start + 2] + short[start : start + 1] + short[start + 2 :]
-    return short[start + 1 :] == long[start + 1 :] or swapped == long[start:]
+    return f"{host} (reads as {read})"
 
 
 def assess_change(change: MailChange) -> Risk:
@@ -365,7 +304,7 @@ def assess_change(change: MailChange) -> Risk:
 def assess_call(call: ToolCall, made_before: str | None) -> Risk:
     """What is odd about a call: all that its arguments say is looked at as the text of a mail is."""
     names = {part for path, _ in call.rows for part in path.split(".")}
-    odd = [name for name in (call.tool, *sorted(names)) if _scripts(name) > 1 or unseen.describe(name)]
+    odd = [name for name in (call.tool, *sorted(names)) if count_scripts(name) > 1 or unseen.describe(name)]
     text = "\n".join(value for _, value in call.rows)
     facts = Facts(call.server, (), call.subject, text, as_text=True, sent_before=made_before)
     found = [each for check in _TEXT_CHECKS for each in check(facts)]
@@ -403,8 +342,4 @@ def assess_text(action: Action) -> list[str]:
 
 
 def _is_outside(address: str, facts: Facts) -> bool:
-    return _domain(address) != _domain(facts.account)
-
-
-def _domain(address: str) -> str:
-    return address.rpartition("@")[2].casefold()
+    return domain_of(address) != domain_of(facts.account)

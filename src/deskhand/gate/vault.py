@@ -10,7 +10,6 @@ file where its row says. Where a file lies decides nothing by itself, and what i
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput, NotFound, Unavailable
@@ -18,9 +17,22 @@ from deskhand.gate import files, ledger, proofs
 from deskhand.gate.actions import Action
 from deskhand.gate.differences import describe_difference
 from deskhand.gate.drafts import HEARD, DraftReader
-from deskhand.gate.folders import Folders, RequestFile
+from deskhand.gate.folders import RequestFile
 from deskhand.gate.following import knows_thread, says_the_same
 from deskhand.gate.ledger import Conflict
+from deskhand.gate.moves import (
+    Away,
+    Edited,
+    Misplaced,
+    Move,
+    No,
+    Outdated,
+    TakenBack,
+    Yes,
+    is_outdated,
+    see_missing,
+    see_waiting,
+)
 from deskhand.gate.requests import Request, file_name
 from deskhand.store import Transaction
 
@@ -30,45 +42,6 @@ _LOST = "Your yes came to nothing: it was changed after your yes. Look at it aga
 _CONFIRM = "It was asked for in the vault; confirm it here."
 _CONFIRM_NO = "In the vault it was asked to reject it; confirm it here."
 _RESTORED = "Its file was changed in the vault, which counts for nothing here: what would leave is what stands here."
-
-
-@dataclass(frozen=True, slots=True)
-class Yes:
-    found: RequestFile
-
-
-@dataclass(frozen=True, slots=True)
-class No:
-    found: RequestFile
-
-
-@dataclass(frozen=True, slots=True)
-class Edited:
-    found: RequestFile
-
-
-@dataclass(frozen=True, slots=True)
-class TakenBack:
-    """A yes or a no whose file was moved back, or a yes whose file was deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Away:
-    """The folder of a yes is gone as a whole: the vault is not there, and nobody took anything back."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outdated:
-    """Whoever made the newest revision could not write its file: the process died, or has no vault."""
-
-
-@dataclass(frozen=True, slots=True)
-class Misplaced:
-    """The desk itself put the file there, or has seen it there before: that is no new answer."""
-
-
-Move = Yes | No | Edited | TakenBack | Away | Outdated | Misplaced
-"""What the person did with a file since it was seen last."""
 
 
 class VaultDoor(DraftReader):
@@ -144,7 +117,7 @@ class VaultDoor(DraftReader):
     def _see(self, request: Request) -> Move | None:
         found = self.locate(request)
         if found is None:
-            return _see_missing(request, self.folders)
+            return see_missing(request, self.folders)
         match found.folder:
             case "Rejected":
                 if request.state != "rejected" and request.folder == "Rejected":
@@ -153,7 +126,7 @@ class VaultDoor(DraftReader):
             case "Approved":
                 return self._see_approved(request, found)
             case _:
-                return _see_waiting(request, found)
+                return see_waiting(request, found)
 
     def _see_approved(self, request: Request, found: RequestFile) -> Move | None:
         seen = request.folder == "Approved"
@@ -167,7 +140,7 @@ class VaultDoor(DraftReader):
             return None if same and unconfirmed else Yes(found)
         if files.is_intact(found, request, self._key):
             return None if request.state == "approved" or unconfirmed else Yes(found)
-        return Outdated() if _is_outdated(found, request) else Edited(found)
+        return Outdated() if is_outdated(found, request) else Edited(found)
 
     def _find_no(self, request: Request) -> No | None:
         """A no counts before a yes, under whatever name its copy lies in Rejected/."""
@@ -343,33 +316,6 @@ class VaultDoor(DraftReader):
         if isinstance(changed, Request):
             return changed
         return await self._store.read(ledger.find, request.id) or request
-
-
-def _see_missing(request: Request, folders: Folders) -> Move | None:
-    if request.state == "unknown":
-        return Outdated()
-    if request.state != "approved" or request.folder != "Approved":
-        return None
-    return TakenBack() if folders.has("Approved") else Away()
-
-
-def _see_waiting(request: Request, found: RequestFile) -> Move | None:
-    if request.state in ("approved", "rejected") and request.folder == request.place:
-        return TakenBack()
-    if _is_outdated(found, request):
-        return Outdated()
-    if request.home == "Drafts" and not says_the_same(found, request):
-        return Edited(found)
-    return None
-
-
-def _is_outdated(found: RequestFile, request: Request) -> bool:
-    """Whether a sealed request's file is that of an earlier revision, or still the draft that it was."""
-    if request.home == "Drafts":
-        return False
-    if files.is_draft(found):
-        return True
-    return files.names(found, request) and files.written_revision(found) < request.revision
 
 
 def _note_of_lost(request: Request) -> str | None:

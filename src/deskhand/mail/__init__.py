@@ -22,6 +22,8 @@ class Attachment:
     name: str
     content_type: str
     size: int
+    charset: str = ""
+    """Of a text, as its sender says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,19 @@ class MailContent:
     attachments: tuple[Attachment, ...]
     list_mail: bool
     """A mailing list, a newsletter or a machine says that it sent this to many."""
+    calm: tuple[str, ...] = ()
+    """Those of the warnings that ordinary mail has too, such as about a newsletter's preheader."""
+    list_id: str = ""
+    """By which a mailing list names itself (List-Id), without its brackets."""
     list_post: str = ""
     """The address that a mailing list takes mails at."""
     followup_to: str = ""
     """Whom an answer to all should go to, as its sender wishes (Mail-Followup-To)."""
+
+    @property
+    def alarms(self) -> tuple[str, ...]:
+        """The warnings that should make a reader careful."""
+        return tuple(each for each in self.warnings if each not in self.calm)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

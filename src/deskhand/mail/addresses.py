@@ -3,6 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import idna
@@ -16,6 +17,7 @@ _LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _TOKEN = re.compile(
     r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<close>"?)|<(?P<angle>[^<>]*)>|(?P<edge>[,;:])|[^",;:<>()]+|.', re.DOTALL
 )
+_BEFORE = re.compile(r"mailto:|@[^:]*:", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[\w !#$%&'*+/=?^`{|}~.-]*")
 
 
@@ -105,6 +107,26 @@ def _without_comments(source: str) -> str:
     return "".join(kept)
 
 
+def mended(address: str) -> str:
+    """An address as its sender meant it: without a route before it, quotes that do nothing, spaces around the @."""
+    bare = _BEFORE.sub("", address.rpartition("<")[2].strip())
+    local, at, domain = bare.rpartition("@")
+    local = local.strip()
+    inner = local[1:-1]
+    if local == f'"{inner}"' and _LOCAL.fullmatch(inner):
+        local = inner
+    return f"{local}{at}{domain.strip()}"
+
+
+def addresses_in(line: str) -> list[str]:
+    """The bare addresses of a field that was received, as one writes to them; what is none is left out."""
+    found: list[str] = []
+    for person in people(line):
+        with suppress(InvalidInput):
+            found.append(recipient(mended(person.address)))
+    return found
+
+
 def recipients(line: str, field: str = "to") -> list[str]:
     """The bare addresses of a line, between which there are commas."""
     return [recipient(each, field) for each in line.split(",")]
@@ -130,7 +152,7 @@ def recipient(given: str, field: str = "to") -> str:
     if not at or len(given) > 300 or len(local.encode("utf-8", "replace")) > 64 or not _is_local(local):
         raise _bad_address(given, field)
     try:
-        ascii_domain = idna.encode(domain, uts46=True).decode()
+        ascii_domain = idna.encode(domain, uts46=True).decode().removesuffix(".")
     except idna.IDNAError as exc:
         raise _bad_address(given, field) from exc
     labels = ascii_domain.split(".")

@@ -1,12 +1,18 @@
-"""Whom an answer to all goes to."""
+"""Whom an answer goes to: the author alone, or all."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from deskhand.errors import InvalidInput
 from deskhand.mail import FullMessage
-from deskhand.mail.addresses import once_each, people, recipient
+from deskhand.mail.addresses import addresses_in, once_each
 
 _DOTLESS = ("gmail.com", "googlemail.com")
+
+
+def address_author(mail: FullMessage, own: Collection[str]) -> str:
+    """The one who is answered, never oneself."""
+    first, *_ = _demand(_authors(mail, own))
+    return first
 
 
 def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
@@ -14,38 +20,42 @@ def address_all(mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
 
     Mail-Followup-To says it all. Where Reply-To is the list's doing the author is kept, and the list is never left out.
     """
-    mine = set(map(_mailbox_of, own))
-
-    def others(*lines: str) -> list[str]:
-        return [each for line in lines for each in _addresses(line) if _mailbox_of(each) not in mine]
-
     summary = mail.summary
-    if followup := others(mail.followup_to):
+    if followup := _others(own, mail.followup_to):
         return _lines(followup, [])
-    author = others(mail.reply_to) or others(summary.sender) or others(summary.to)  # of a mail of one's own
-    if {each.casefold() for each in author} == {each.casefold() for each in others(mail.list_post)}:
-        author = others(summary.sender) or author
-    named = others(summary.to, mail.cc, mail.list_post)
+    author = _authors(mail, own)
+    if {each.casefold() for each in author} == {each.casefold() for each in _others(own, mail.list_post)}:
+        author = _others(own, summary.sender) or author
+    named = _others(own, summary.to, mail.cc, mail.list_post)
     return _lines(author or named, named)
 
 
-def _lines(to: Sequence[str], cc: Sequence[str]) -> tuple[str, str]:
-    if not to:
+def _authors(mail: FullMessage, own: Collection[str]) -> list[str]:
+    """Reply-To before From; of a mail of one's own those whom it went to."""
+    sender = _others(own, mail.summary.sender)
+    addressed = _others(own, mail.summary.to)
+    if addressed and not sender and any(addresses_in(mail.summary.sender)):
+        return addressed
+    return _others(own, mail.reply_to) or sender or addressed
+
+
+def _others(own: Collection[str], *lines: str) -> list[str]:
+    mine = set(map(mailbox_of, own))
+    return [each for line in lines for each in addresses_in(line) if mailbox_of(each) not in mine]
+
+
+def _demand(answered: Sequence[str]) -> Sequence[str]:
+    if not answered:
         raise InvalidInput("This mail names nobody whom one could answer.", hint="Send a new mail instead.")
-    first, second = once_each(", ".join(to), ", ".join(cc))
+    return answered
+
+
+def _lines(to: Sequence[str], cc: Sequence[str]) -> tuple[str, str]:
+    first, second = once_each(", ".join(_demand(to)), ", ".join(cc))
     return first, second
 
 
-def _addresses(line: str) -> Iterator[str]:
-    """The bare addresses of a field; what is none is left out."""
-    for person in people(line):
-        try:
-            yield recipient(person.address)
-        except InvalidInput:
-            continue
-
-
-def _mailbox_of(address: str) -> str:
+def mailbox_of(address: str) -> str:
     """By what an address is known to be one's own: without what follows a plus, and Gmail counts no dots."""
     local, _, domain = address.casefold().rpartition("@")
     local = local.partition("+")[0] or local

@@ -25,13 +25,13 @@ class Extract:
     """Why there is no text or not all of it, and what was hidden in it."""
 
 
-def extract(content: bytes, kind: str, name: str) -> Extract:
+def extract(content: bytes, kind: str, name: str, charset: str = "") -> Extract:
     """Never raises for anything that a stranger put into a document."""
     if len(content) > LARGEST:
         raise TooLarge(
             f"the attachment has {len(content):,} bytes; at most {LARGEST:,} are read", hint="save it instead"
         )
-    command = [sys.executable, "-P", "-m", "deskhand.mail.documents", _plain(kind), _plain(name)]
+    command = [sys.executable, "-P", "-m", "deskhand.mail.documents", *map(_plain, (kind, name, charset))]
     known = os.pathsep.join(filter(None, sys.path))
     environment = {"PYTHONPATH": known, "PYTHONIOENCODING": "utf-8", "PYTHONDONTWRITEBYTECODE": "1"}
     with TemporaryFile() as given, TemporaryFile() as read, TemporaryFile() as said:

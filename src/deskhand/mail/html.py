@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from deskhand.mail import looks, sheets, weblinks
+from deskhand import unseen
+from deskhand.mail import looks, preheader, sheets, weblinks
 from deskhand.mail.looks import Declaration, Look
 from deskhand.mail.sheets import Cascade, Sheets, Verdict
 from deskhand.mail.weblinks import Target
@@ -67,6 +68,8 @@ _FILES = _names(
     "pdf doc docx xls xlsx ppt pptx txt md csv zip html htm php js py json png jpg jpeg gif mp4 ics eml asp"
 )
 MOST_DOUBTS = 8
+MOST_HIDDEN = 20_000
+"""Hidden characters that are looked at; whoever hides more sends no preheader."""
 MOST_ADDRESSES = 100_000
 """Characters of addresses of links that are put into the text."""
 _LONGEST_ADDRESS = 300
@@ -91,6 +94,8 @@ class Visible:
     """What a style does that was not understood, where it is about text."""
     elsewhere: tuple[tuple[str, int], ...]
     """On which other screens more is hidden: (how one says it, characters)."""
+    has_ordinary_preheader: bool
+    """Whether all that is hidden is what newsletters hide."""
 
 
 class Markup(NamedTuple):
@@ -133,6 +138,10 @@ class _Reader:
     doubts: dict[str, None] = field(default_factory=dict)
     hidden_parts: int = 0
     hidden_characters: int = 0
+    hidden_before: list[str] = field(default_factory=list)
+    hidden_behind: list[str] = field(default_factory=list)
+    """What is hidden before the first word that shows, and behind it."""
+    has_shown: bool = False
 
     def read(self, tokens: list[Markup]) -> None:
         self.stack = [Element("", {}, Look(), None, 0)]
@@ -162,9 +171,12 @@ class _Reader:
             if size and not (top.swallows and top.tag in _UNCOUNTED):
                 self.hidden_parts += 1
                 self.hidden_characters += size
+                if self.hidden_characters <= MOST_HIDDEN:
+                    (self.hidden_behind if self.has_shown else self.hidden_before).append(text)
             return
         if top.look.all_doubts and not text.isspace():
             self.doubts.update(dict.fromkeys(sorted(top.look.all_doubts)))
+        self.has_shown = self.has_shown or not unseen.strip(text)[0].isspace()
         self.shown.append(text if top.look.keeps_space else _BLANKS.sub(" ", text))
 
     def _start(self, tag: str, attributes: Mapping[str, str]) -> None:
@@ -429,6 +441,8 @@ def visible(source: str) -> Visible:
         forms=tuple(reader.forms),
         doubts=tuple(doubts),
         elsewhere=tuple(elsewhere.items()),
+        has_ordinary_preheader=reader.hidden_characters <= MOST_HIDDEN
+        and preheader.is_ordinary(reader.hidden_before, reader.hidden_behind, text),
     )
 
 

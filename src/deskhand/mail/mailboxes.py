@@ -25,7 +25,8 @@ from deskhand.errors import (
     printable,
 )
 from deskhand.mail import FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, WatchedMailbox
-from deskhand.mail.addresses import people
+from deskhand.mail.addresses import addresses_in
+from deskhand.mail.answering import mailbox_of
 from deskhand.mail.changes import Deed
 
 T = TypeVar("T")
@@ -189,9 +190,9 @@ class Mailboxes:
 
     def _reached(self, name: str, address: str, mail: FullMessage) -> str:
         """By which of its own addresses the mail reached the account: from there it is answered."""
-        named = {person.address.casefold() for person in people(f"{mail.summary.to}, {mail.cc}")}
+        named = set(map(mailbox_of, addresses_in(f"{mail.summary.to}, {mail.cc}")))
         own = [address, *self._accounts[name].aliases]
-        return next((each for each in own if each.casefold() in named), address)
+        return next((each for each in own if mailbox_of(each) in named), address)
 
     async def read_raw(self, message_id: str) -> bytes:
         name, own = self.place(message_id)

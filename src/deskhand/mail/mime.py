@@ -19,7 +19,17 @@ from urllib.parse import quote, unquote, unquote_to_bytes
 
 from deskhand import unseen
 from deskhand.errors import FieldProblem, InvalidInput, printable
-from deskhand.mail import Attachment, BodyFrom, FullMessage, MailContent, MailSummary, headers, html, weblinks
+from deskhand.mail import (
+    Attachment,
+    BodyFrom,
+    FullMessage,
+    MailContent,
+    MailSummary,
+    headers,
+    html,
+    preheader,
+    weblinks,
+)
 from deskhand.mail.addresses import Person, people, recipient
 from deskhand.mail.charsets import decode, without_surrogates
 
@@ -125,9 +135,13 @@ class _Notes:
         self.attachments: list[Attachment] = []
         self.attached: list[_Part] = []
         self.warnings: list[str] = []
+        self.calm: list[str] = []
 
-    def warn(self, text: str) -> None:
+    def warn(self, text: str, *, calm: bool = False) -> None:
+        """With `calm`, of something that ordinary mail has too."""
         self.warnings.append(text)
+        if calm:
+            self.calm.append(text)
 
 
 def read_attachments(raw: bytes) -> list[AttachedFile]:
@@ -183,7 +197,7 @@ def parse(raw: bytes) -> Parsed:
     body = _text_of(top, notes, depth=0)
     shown, invisible = unseen.strip(without_surrogates(body.text))
     if invisible:
-        notes.warn(f"invisible characters removed: {invisible:,}")
+        notes.warn(f"invisible characters removed: {invisible:,}", calm=preheader.is_filler(body.text))
     if len(shown) > LONGEST_BODY:
         notes.warn(f"the text was cut: {LONGEST_BODY:,} of {len(shown):,} characters are shown")
         shown = shown[:LONGEST_BODY]
@@ -208,11 +222,18 @@ def parse(raw: bytes) -> Parsed:
         body=shown,
         body_from=body.source if shown else "none",
         warnings=tuple(dict.fromkeys(notes.warnings)),
+        calm=tuple(notes.calm),
         attachments=tuple(notes.attachments),
         list_mail=not top.fields.keys().isdisjoint(_LIST_FIELDS) or precedence in ("bulk", "list", "junk"),
+        list_id=_list_id(headers.text(top.first(b"list-id"))),
         list_post=_list_post(headers.text(top.first(b"list-post"))),
         followup_to=_names(people(top.join(b"mail-followup-to", b", "))),
     )
+
+
+def _list_id(value: str) -> str:
+    found = re.search(r"<([^<>\s]{1,255})>", value)
+    return _visible(found[1] if found else value.strip()[:255])
 
 
 def _list_post(value: str) -> str:
@@ -313,7 +334,8 @@ def _text_of(part: _Part, notes: _Notes, depth: int) -> _Text:
         texts = [_text_of(child, notes, depth + 1) for child in children]
         return _choose(texts, notes) if part.kind == "multipart/alternative" else _join_texts(texts)
     if _is_attachment(part):
-        notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part))))
+        charset = part.parameters.get("charset", "")[:100]
+        notes.attachments.append(Attachment(_filename(part), part.kind[:100], len(_content(part)), charset))
         notes.attached.append(part)
         return _Text("", "none")
     text = _CONTROL.sub("", _unix_lines(decode(_content(part), part.parameters.get("charset"))))
@@ -382,7 +404,7 @@ def _choose(texts: Sequence[_Text], notes: _Notes) -> _Text:
     if not rich.text or short * STUB >= rich.size:
         return plain if short else rich
     if short:
-        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {rich.size:,} characters")
+        notes.warn(f"the HTML is shown; the plain part has only {short:,} of its {rich.size:,} characters", calm=True)
     return rich
 
 
@@ -391,9 +413,10 @@ def _read_html(source: str, notes: _Notes) -> _Text:
         notes.warn(f"the HTML was cut: {LONGEST_HTML:,} of {len(source):,} characters were read")
     seen = html.visible(source[:LONGEST_HTML])
     if seen.hidden_parts:
-        notes.warn(f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters")
+        removed = f"hidden text removed: {seen.hidden_parts:,} parts, {seen.hidden_characters:,} characters"
+        notes.warn(removed, calm=seen.has_ordinary_preheader)
     for where, characters in seen.elsewhere:
-        notes.warn(f"{where} {characters:,} characters more are hidden")
+        notes.warn(f"{where} {characters:,} characters more are hidden", calm=True)
     if seen.doubts:
         named = "; ".join(seen.doubts[: html.MOST_DOUBTS])
         notes.warn(f"a person may not see all of this text, its style was not understood: {named}")
@@ -583,12 +606,3 @@ def reply_subject(subject: str) -> str:
     while found := _RE.match(rest):
         rest = rest[found.end() :]
     return f"Re: {rest}".rstrip()[:LONGEST_SUBJECT]
-
-
-def reply_recipient(full: FullMessage, *own: str) -> str:
-    """Reply-To before From, never oneself; to a mail of one's own, whom it went to."""
-    for field in (full.reply_to, full.summary.sender, full.summary.to):
-        for person in people(field):
-            if person.address.casefold() not in map(str.casefold, own):
-                return recipient(person.address)
-    raise InvalidInput("This mail has no sender whom one could answer.", hint="Send a new mail instead.")

@@ -20,11 +20,11 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import BadConfig, DeskError, Internal
 from deskhand.gate.requests import Request
-from deskhand.orchestrator import files, mails, replies, status, steps, watcher
+from deskhand.orchestrator import files, first_look, mails, reminding, replies, status, steps, watcher
 from deskhand.orchestrator.model import Model
 from deskhand.orchestrator.pending import PendingNotes
+from deskhand.orchestrator.rules import RulesFile
 from deskhand.orchestrator.steps import Held, LeaseLost, Step
-from deskhand.orchestrator.triage import RulesFile
 
 if TYPE_CHECKING:
     from deskhand.orchestrator.mcp_client import MCPClient
@@ -43,8 +43,12 @@ _OWN_SERVER = [sys.executable, "-m", "deskhand", "mcp", "gmail"]
 
 
 class Orchestrator:
-    def __init__(self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self, desk: Desk, workers: int = WORKERS, chance: Callable[[], float] = random.random, *, asks: bool = False
+    ) -> None:
+        """With `asks` there is a person to ask before the first mail is brought in."""
         self._desk = desk
+        self._asks = asks
         self._has_vault = desk.settings.vault_path is not None
         self._workers = workers
         self._chance = chance
@@ -91,6 +95,8 @@ class Orchestrator:
         async with asyncio.TaskGroup() as group:
             for _ in range(self._workers):
                 group.create_task(self._work_through(started))
+        if error := await self._attempt(reminding.look(self._desk, all_of_them=True), "follow-ups"):
+            log.warning("not_reminded", extra={"why": error.message})
         await self._publish_last()
         if unheard is not None:
             raise unheard
@@ -111,12 +117,13 @@ class Orchestrator:
     def _loops(self) -> dict[str, Callable[[], Awaitable[None]]]:
         """What goes on beside the work itself: parts of the desk, each with its name."""
         if not self._has_vault:
-            return {"approvals": self._look_around}
+            return {"approvals": self._look_around, "follow-ups": self._remind}
         return {
             **{self._part(name): partial(self._watch, name) for name in self._accounts},
             "notes": self._read_notes,
             "approvals": self._listen,
             "dashboard": self._publish,
+            "follow-ups": self._remind,
         }
 
     def _say_what_it_does(self) -> None:
@@ -139,8 +146,10 @@ class Orchestrator:
 
     async def _look(self, account: str) -> None:
         named = "mailbox" if len(self._accounts) == 1 else f"mail {account}"
+        new = 0
         try:
-            new = await watcher.look(self._desk, account)
+            if await first_look.may_begin(self._desk, account, asks=self._asks):
+                new = await watcher.look(self._desk, account)
         except DeskError as error:
             self._health[named] = f"{error.code}: {error.message}"
             log.warning("mailbox_unavailable", extra={"account": account, "why": error.message})
@@ -157,7 +166,7 @@ class Orchestrator:
             name = await watcher.mailbox_name(self._desk, account)
             cursor = await self._desk.store.read(partial(steps.cursor, mailbox=name))
             if cursor is None:
-                await asyncio.sleep(WAIT)
+                await first_look.wait_for_answer(self._desk, name, WAIT)
             else:
                 await self._desk.account_mailbox(account).wait(cursor, WAIT)
 
@@ -191,6 +200,12 @@ class Orchestrator:
             await replies.look_around(self._desk)
             self._desk.parts.works("approvals")
             await asyncio.sleep(ADOPT_EVERY)
+
+    async def _remind(self) -> None:
+        while True:
+            await reminding.look(self._desk)
+            self._desk.parts.works("follow-ups")
+            await asyncio.sleep(reminding.EVERY)
 
     async def _publish_last(self) -> None:
         if self._has_vault:

@@ -16,14 +16,16 @@ from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.gate.signatures import with_signature
 from deskhand.mail import FullMessage, mime
+from deskhand.mail.answering import address_author
 from deskhand.mail.mailboxes import split
 from deskhand.orchestrator import files, pending, steps, triage, watcher
 from deskhand.orchestrator.model import Model
+from deskhand.orchestrator.rules import RulesFile
 from deskhand.orchestrator.steps import Held, MailFacts, Step
-from deskhand.orchestrator.triage import Decision, MailToDecide, RulesFile
+from deskhand.orchestrator.triage import Decision, MailToDecide
 
 LABEL = "AI_PROCESSED"
-REDECIDED: tuple[steps.State, ...] = ("arrived", "needs_info", "rejected")
+REDECIDED: tuple[steps.State, ...] = ("arrived", "needs_info", "handed", "rejected")
 """States in which an assistant may still propose a decision."""
 
 
@@ -94,7 +96,10 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     sender = triage.sender(mail)
     if by.model is not None and known.note is None:
         await held.note("arrived", note=name, sender=sender)  # a model may take long, and others look meanwhile
-    if known.proposed is not None:
+    if known.proposed is not None and known.by_person:
+        decided_by = "person"
+        decision = known.proposed
+    elif known.proposed is not None:
         decided_by = "assistant"
         decision = await asyncio.to_thread(triage.restrain, known.proposed, mail)
     else:
@@ -110,7 +115,7 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
     refused = await desk.store.read(ledger.find_refused, held.step.key)
-    if draft is not None and refused and known.words is None:
+    if draft is not None and refused and known.words is None and not known.by_person:
         said = f"You said no to an earlier answer to it: {refused[-1].note or 'no reason was given'}"
         draft = replace(draft, warnings=(*draft.warnings, said))
         if any(_words(draft) == _words(each) for each in refused):
@@ -125,6 +130,8 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
         "draft_id": None,
         "filed": False,
         "proposed": None,
+        "by_person": False,
+        "asked": None,
         "words": None,
     }
     if draft is None:
@@ -144,7 +151,7 @@ def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, sign
     reply = Mail(
         kind="send_email",
         account=account,
-        to=mime.reply_recipient(mail, account),
+        to=address_author(mail, {account}),
         subject=mime.reply_subject(mail.summary.subject),
         body=with_signature(f"{body}\n" if body else "", signature),
     )
@@ -180,9 +187,9 @@ def _words(request: Request) -> str:
 
 def _warnings(mail: FullMessage, reply: Mail) -> tuple[str, ...]:
     if reply.to.casefold() == triage.sender(mail):
-        return mail.warnings
+        return mail.alarms
     astray = f"The answer goes to {reply.to}, where the mail asked for it, not to its sender."
-    return (*mail.warnings, astray)
+    return (*mail.alarms, astray)
 
 
 async def _file(desk: Desk, data: MailFacts, decision: Decision) -> None:

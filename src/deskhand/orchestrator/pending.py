@@ -38,6 +38,7 @@ _STATUS: dict[steps.State, str] = {
     "archived": "done",
     "answered": "done",
     "needs_info": "needs_info",
+    "handed": "needs_info",
     "delegated": "pending_approval",
     "drafted": "drafted",
     "rejected": "rejected",
@@ -158,9 +159,9 @@ class PendingNotes:
             step = await self._desk.store.write(steps.adopt_note, step.key, name, self._desk.now())
             if step is None:
                 return False  # somebody is at work on it
-        if step.state == "needs_info" and step.data.note == name:
+        if step.state in ("needs_info", "handed") and step.data.note == name:
             # Nobody has answered it, and whoever made it pending again wants it looked at again.
-            await self._desk.store.write(steps.wake, step, step.data, ("needs_info",), self._desk.now())
+            await self._desk.store.write(steps.wake, step, step.data, (step.state,), self._desk.now())
             return False
         if step.state in _STATUS:
             await asyncio.to_thread(self._mark, name, step)

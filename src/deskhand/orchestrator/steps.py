@@ -1,6 +1,7 @@
 """What is to be done with each mail, one row: a unique key, a lease, when it is due, and what became of it.
 
     arrived ─► decided ─► archived | needs_info | delegated | drafted ─► answered | rejected
+                                          └─► handed (the person left it to an assistant)
 
 A row without `due` rests. A worker claims a due row by its lease and keeps the lease alive; of any number of workers
 one has it, and when that one dies another takes over. Every step may be begun again from its start. What a person
@@ -22,7 +23,12 @@ from deskhand.gate.ledger import AHEAD
 from deskhand.orchestrator.triage import Decision
 from deskhand.store import Row, Store, Transaction
 
-State = Literal["arrived", "decided", "archived", "needs_info", "delegated", "drafted", "answered", "rejected"]
+State = Literal[
+    "arrived", "decided", "archived", "needs_info", "handed", "delegated", "drafted", "answered", "rejected"
+]
+LEFT: tuple[State, ...] = ("needs_info", "delegated")
+"""States in which a mail is left to the person."""
+MOST_LEFT = 1000
 LONGEST_BACKOFF = timedelta(minutes=15)
 _COLUMNS = "key, state, data, due, lease, tried, attempts, error, created"
 
@@ -48,7 +54,11 @@ class MailFacts(BaseModel):
     filed: bool = False
     """What follows from the decision is in the vault."""
     proposed: Decision | None = None
-    """What an assistant decided; it is taken up at the next step."""
+    """What the person or an assistant decided; it is taken up at the next step."""
+    by_person: bool = False
+    """Whether the person decided that."""
+    asked: str | None = None
+    """What the person asks of the assistant to whom they left it."""
     words: str | None = None
     """How the person wants it answered instead."""
 
@@ -88,6 +98,61 @@ def in_states(tx: Transaction, states: tuple[State, ...], limit: int) -> list[St
     return [_step(row) for row in tx.all(sql, *states, limit)]
 
 
+def list_left(tx: Transaction, now: datetime, limit: int, after: Step | None = None) -> list[Step]:
+    """The mails that wait for the person's decision, oldest first."""
+    marks = ", ".join("?" for _ in LEFT)
+    created = after.created if after else 0
+    key = after.key if after else ""
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM steps WHERE kind = 'mail' AND state IN ({marks}) AND due IS NULL"
+        " AND (later IS NULL OR later <= ?) AND (created > ? OR (created = ? AND key > ?))"
+        " ORDER BY created, key LIMIT ?",
+        *(*LEFT, clock.to_ms(now), created, created, key, limit),
+    )
+    return [_step(row) for row in rows]
+
+
+def count_left(tx: Transaction, now: datetime) -> int:
+    marks = ", ".join("?" for _ in LEFT)
+    sql = (
+        f"SELECT count(*) FROM steps WHERE kind = 'mail' AND state IN ({marks}) AND due IS NULL"
+        " AND (later IS NULL OR later <= ?)"
+    )
+    (count,) = tx.all(sql, *LEFT, clock.to_ms(now))[0]
+    return int(count)
+
+
+def list_handed(tx: Transaction, limit: int) -> list[Step]:
+    """The mails that the person left to an assistant."""
+    return in_states(tx, ("handed",), limit)
+
+
+def list_put_off(tx: Transaction, now: datetime, limit: int) -> list[tuple[Step, datetime]]:
+    """The mails that come back by themselves, and when; the next one first."""
+    marks = ", ".join("?" for _ in LEFT)
+    sql = f"SELECT later, {_COLUMNS} FROM steps WHERE state IN ({marks}) AND later > ? ORDER BY later, key LIMIT ?"
+    rows = tx.all(sql, *LEFT, clock.to_ms(now), limit)
+    return [(_step(tuple(row)), clock.from_ms(later)) for later, *row in rows]
+
+
+def put_off(tx: Transaction, key: str, until: datetime | None) -> bool:
+    """Let a mail that waits for the person rest until then; without a time it is back."""
+    marks = ", ".join("?" for _ in LEFT)
+    later = until and clock.to_ms(until)
+    sql = f"UPDATE steps SET later = ? WHERE key = ? AND due IS NULL AND state IN ({marks})"
+    return tx.execute(sql, later, key, *LEFT) == 1
+
+
+def hand_over(tx: Transaction, step: Step, asked: str | None) -> bool:
+    """Leave a mail to an assistant, with the person's words; without any it is the person's again."""
+    state: State = "handed" if asked else "needs_info"
+    among: tuple[State, ...] = LEFT if asked else ("handed",)
+    marks = ", ".join("?" for _ in among)
+    data = step.data.model_copy(update={"asked": asked}).model_dump_json()
+    sql = f"UPDATE steps SET state = ?, data = ?, later = NULL WHERE key = ? AND due IS NULL AND state IN ({marks})"
+    return tx.execute(sql, state, data, step.key, *among) == 1
+
+
 def count_states(tx: Transaction) -> dict[str, int]:
     return dict(tx.all("SELECT state, count(*) FROM steps WHERE kind = 'mail' GROUP BY state ORDER BY state"))
 
@@ -111,11 +176,22 @@ def claim(tx: Transaction, now: datetime, lease: timedelta, untried_since: datet
         f" ORDER BY due, key LIMIT 1{_lock_row(tx)}",
         *(value, moment),
     )
-    if row is None:
-        return None
-    step = replace(_step(row), lease=clock.to_ms(now + lease), tried=moment)
-    tx.execute("UPDATE steps SET lease = ?, tried = ? WHERE key = ?", step.lease, moment, step.key)
-    return step
+    return _hold(tx, _step(row), now, lease) if row else None
+
+
+def claim_named(tx: Transaction, key: str, now: datetime, lease: timedelta) -> Step | None:
+    """This one row, where it is due and nobody holds it."""
+    moment = clock.to_ms(now)
+    sql = f"SELECT {_COLUMNS} FROM steps WHERE key = ? AND due IS NOT NULL AND lease <= ?{_lock_row(tx)}"
+    row = tx.one(sql, key, moment)
+    return _hold(tx, _step(row), now, lease) if row else None
+
+
+def _hold(tx: Transaction, step: Step, now: datetime, lease: timedelta) -> Step:
+    moment = clock.to_ms(now)
+    held = replace(step, lease=clock.to_ms(now + lease), tried=moment)
+    tx.execute("UPDATE steps SET lease = ?, tried = ? WHERE key = ?", held.lease, moment, held.key)
+    return held
 
 
 def _lock_row(tx: Transaction) -> str:
@@ -166,7 +242,7 @@ def wake(tx: Transaction, step: Step, data: MailFacts, among: tuple[State, ...],
     marks = ", ".join("?" for _ in among)
     moment = clock.to_ms(now)
     done = tx.execute(
-        "UPDATE steps SET state = 'arrived', data = ?, due = ?, attempts = 0, error = NULL"
+        "UPDATE steps SET state = 'arrived', data = ?, due = ?, attempts = 0, error = NULL, later = NULL"
         f" WHERE key = ? AND lease <= ? AND state IN ({marks})",
         *(data.model_dump_json(), moment, step.key, moment, *among),
     )

@@ -71,9 +71,16 @@ async def _since(desk: Desk, account: str, cursor: str | None) -> Arrived:
     # The first run, or the mailbox no longer knows the cursor. The position comes before the search: what arrives
     # in between is found twice, and its key lets it in once.
     position = await mailbox.position()
-    recent = f"in:inbox is:unread newer_than:{desk.settings.first_days}d"
-    mails = await mailbox.search(recent, FIRST_MOST) if desk.settings.first_days else []
+    mails = await recent_mail(desk, account)
     return Arrived(tuple(mail.id for mail in reversed(mails)), position)
+
+
+async def recent_mail(desk: Desk, account: str) -> list[MailSummary]:
+    """The unread mail that a first run takes in, the newest first."""
+    days = desk.settings.first_days
+    if not days:
+        return []
+    return await desk.account_mailbox(account).search(f"in:inbox is:unread newer_than:{days}d", FIRST_MOST)
 
 
 def fingerprint(key: str) -> str:

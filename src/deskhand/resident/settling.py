@@ -14,6 +14,7 @@ def forget_all() -> None:
     desk = Desk(load({"DESKHAND_HOME": environment.GUARDED_HOME}).settings)
     try:
         desk.store.write_sync(_forget)
+        desk.begin_new_key()
     finally:
         desk.close()
 

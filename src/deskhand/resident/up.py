@@ -188,7 +188,7 @@ async def _tell_agents(desk: Desk) -> None:
 
 
 async def _orchestrate(desk: Desk, ending: asyncio.Event) -> None:
-    orchestrator = Orchestrator(desk)
+    orchestrator = Orchestrator(desk, asks=True)
     try:
         await orchestrator.run(ending)
     finally:

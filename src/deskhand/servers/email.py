@@ -104,19 +104,7 @@ def email_tools(desk: Desk) -> list[DeskTool]:
 
     async def draft_email(to: To, subject: Subject, body: Body) -> Answer:
         """Put a draft into the mailbox for the person to review. Nothing is sent."""
-        letter = SendEmail(to=to, subject=subject, body=body)
-        if desk.settings.dev_mode:
-            return _only(f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}")
-        with _saying("Error creating draft"):
-            account = await desk.mailbox.address()
-            text = with_signature(letter.body, desk.settings.signature_of(account))
-            mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=text)
-            raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
-            draft = await desk.mailbox.create_draft(raw, None)
-        kind = await kind_of(desk, account)
-        folder = "Gmail drafts folder" if kind == "gmail" else "drafts folder"
-        text = f"Draft created successfully. Draft ID: {draft.id}. Review it in your {folder}."
-        return _about(mail, draft, desk.now(), text, STAYS_HERE if kind == "local" else None)
+        return await _draft(desk, SendEmail(to=to, subject=subject, body=body))
 
     async def send_email(to: To, subject: Subject, body: Body) -> ToolResult[Answer]:
         """Ask to send an email. It leaves only after the person approved exactly this text;
@@ -141,6 +129,21 @@ def email_tools(desk: Desk) -> list[DeskTool]:
         tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
         tool(reply_email, title="Reply to an email", annotations=SENDS, recorded_by="gate"),
     ]
+
+
+async def _draft(desk: Desk, letter: SendEmail) -> Answer:
+    if desk.settings.dev_mode:
+        return _only(f"[DEV_MODE] Draft logged but not created. To: {masked(letter.to)}, Subject: {letter.subject}")
+    with _saying("Error creating draft"):
+        account = await desk.mailbox.address()
+        text = with_signature(letter.body, desk.settings.signature_of(account))
+        mail = Mail(kind=letter.kind, account=account, to=letter.to, subject=letter.subject, body=text)
+        raw = await asyncio.to_thread(_compose_draft, mail, desk.now())
+        draft = await desk.mailbox.create_draft(raw, None)
+    kind = await kind_of(desk, account)
+    folder = "Gmail drafts folder" if kind == "gmail" else "drafts folder"
+    text = f"Draft created successfully. Draft ID: {draft.id}. Review it in your {folder}."
+    return _about(mail, draft, desk.now(), text, STAYS_HERE if kind == "local" else None)
 
 
 def email_server(desk: Desk, token: str | None = None) -> DeskServer:

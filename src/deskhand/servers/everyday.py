@@ -47,8 +47,8 @@ class UpdatedEmails(BaseModel):
     subjects: list[str] = Field(description=f"of the first {SHOWN}")
 
 
-Ids = Annotated[list[str] | None, Field(max_length=MOST_CHANGED, description="message ids")]
-Query = Annotated[str | None, Field(description="or all mails that match a Gmail search query")]
+Ids = Annotated[Sequence[str], Field(max_length=MOST_CHANGED, description="message ids")]
+Query = Annotated[str, Field(description="or all mails that match a Gmail search query")]
 
 
 def everyday_tools(desk: Desk) -> list[DeskTool]:
@@ -62,14 +62,14 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
 
     async def update_emails(
         do: Doing,
-        ids: Ids = None,
-        query: Query = None,
-        label: Annotated[str | None, Field(max_length=100, description="for label and unlabel")] = None,
+        ids: Ids = (),
+        query: Query = "",
+        label: Annotated[str, Field(max_length=100, description="for label and unlabel")] = "",
         dry_run: Annotated[bool, Field(description="only say how many it would be")] = False,
     ) -> ToolResult[UpdatedEmails]:
         """Mark, star, archive, trash or label mails, given by ids or by a query; nothing is ever deleted for good.
         More than 50 in an hour, and mail into the trash that the person has not read, waits for the person's yes."""
-        change = read_change(do, label)
+        change = read_change(do, label or None)
         mails = await _find(desk, ids, query)
         if dry_run or not mails:
             waits = await needs_yes(desk, change, mails)
@@ -86,15 +86,15 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
     ]
 
 
-async def _find(desk: Desk, ids: list[str] | None, query: str | None) -> list[MailSummary]:
+async def _find(desk: Desk, ids: Sequence[str], query: str) -> list[MailSummary]:
     """The mails that are meant; all of them, or it is refused."""
-    if (ids is None) == (query is None):
+    if bool(ids) == bool(query):
         raise _refusal("ids", "Give either ids or a query.")
-    if ids is not None:
+    if ids:
         return await desk.mailbox.list_mails(list(dict.fromkeys(ids)))
-    if not (query or "").strip():
+    if not query.strip():
         raise _refusal("query", "An empty query would mean every mail.")
-    found = await desk.mailbox.search(query or "", MOST_CHANGED + 1)
+    found = await desk.mailbox.search(query, MOST_CHANGED + 1)
     if len(found) > MOST_CHANGED:
         raise _refusal("query", f"More than {MOST_CHANGED} mails match; narrow the query, for example by a date.")
     return found

@@ -73,6 +73,8 @@ class Labelled(BaseModel):
 
 
 Done = TypeVar("Done", Moved, Labelled)
+DestinationLabel = Annotated[str, Field(min_length=1, description='Gmail label name, e.g. "INBOX", "DONE"')]
+LabelName = Annotated[str, Field(min_length=1, description='Label to apply, e.g. "AI_PROCESSED"')]
 MessageId = Annotated[str, Field(min_length=1, description="Gmail message ID (from list_emails)")]
 
 
@@ -100,10 +102,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         """Read one mail: its visible text and the names of its attachments."""
         return _full(await desk.mailbox.get(message_id))
 
-    async def move_email(
-        message_id: MessageId,
-        destination_label: Annotated[str, Field(min_length=1, description='Gmail label name, e.g. "INBOX", "DONE"')],
-    ) -> ToolResult[Moved]:
+    async def move_email(message_id: MessageId, destination_label: DestinationLabel) -> ToolResult[Moved]:
         """Move a mail out of the inbox to a label. Into TRASH, mail that the person has not read waits for a yes."""
         if _is_trash(destination_label):
             return await _trash(desk, message_id, Moved())
@@ -111,10 +110,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         await desk.mailbox.move(message_id, destination_label)
         return ToolResult(Moved())
 
-    async def add_label(
-        message_id: MessageId,
-        label_name: Annotated[str, Field(min_length=1, description='Label to apply, e.g. "AI_PROCESSED"')],
-    ) -> ToolResult[Labelled]:
+    async def add_label(message_id: MessageId, label_name: LabelName) -> ToolResult[Labelled]:
         """Add a label to a mail; it is made where it is missing."""
         if _is_trash(label_name):
             return await _trash(desk, message_id, Labelled())

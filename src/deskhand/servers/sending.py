@@ -1,6 +1,7 @@
 """How the whole-desk server asks for a mail to leave: to everybody whom it concerns, with files, or passed on."""
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Annotated
 
 from anyio import to_thread
@@ -17,20 +18,27 @@ from deskhand.servers.calls import ToolResult
 from deskhand.servers.email import Answer, Body, describe_reply, describe_send
 from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
+from deskhand.tasks.due import read_later
 
 To = Annotated[
     str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} recipients in all")
 ]
-Cc = Annotated[list[str] | None, Field(description="addresses that get a copy")]
-Bcc = Annotated[list[str] | None, Field(description="addresses that get a copy which the others do not see")]
-Files = Annotated[list[str] | None, Field(max_length=MOST, description="vault paths of files")]
+Cc = Annotated[Sequence[str], Field(description="who gets a copy")]
+Bcc = Annotated[Sequence[str], Field(description="copies that the others do not see")]
+Files = Annotated[Sequence[str], Field(max_length=MOST, description="vault paths of files")]
+FollowUp = Annotated[str, Field(max_length=60, description="tell the person if no answer came by: fri, 3d, ISO 8601")]
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
 
 def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool]:
     """`demand_notes` refuses a caller who may not read the vault, and so attaches nothing of it."""
 
-    async def attach(paths: Sequence[str] | None) -> tuple[Enclosure, ...]:
+    def read_follow_up(words: str) -> datetime | None:
+        if not words:
+            return None
+        return read_later(words, desk.now(), desk.settings.timezone, "follow_up")
+
+    async def attach(paths: Sequence[str]) -> tuple[Enclosure, ...]:
         if not paths:
             return ()
         demand_notes()
@@ -48,22 +56,23 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         to: To,
         subject: Subject,
         body: Body,
-        cc: Cc = None,
-        bcc: Bcc = None,
-        attachments: Files = None,
+        cc: Cc = (),
+        bcc: Bcc = (),
+        attachments: Files = (),
         send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
+        follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
-        """Ask to send an email. It leaves only after the person approved exactly this text and these recipients;
-        until then the answer says where the request waits."""
+        """Ask to send an email. It leaves only after the person approved exactly this text and these recipients."""
         letter = SendEmail(
             to=to,
-            cc=cc or [],
-            bcc=bcc or [],
+            cc=cc,
+            bcc=bcc,
             subject=subject,
             body=body,
             as_text=True,
             attachments=await attach(attachments),
             send_at=send_at,
+            follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
@@ -73,8 +82,9 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         message_id: Annotated[str, Field(description="the mail that is answered")],
         body: Body,
         all: Annotated[bool, Field(description="to everybody whom that mail names")] = False,  # noqa: A002 - for the model
-        cc: Cc = None,
-        attachments: Files = None,
+        cc: Cc = (),
+        attachments: Files = (),
+        follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
         """Ask to reply in a thread. It leaves only after the person approved exactly this text and these recipients."""
         answer = ReplyEmail(
@@ -82,9 +92,10 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             message_id=message_id,
             body=body,
             all=all,
-            cc=cc or [],
+            cc=cc,
             as_text=True,
             attachments=await attach(attachments),
+            follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
         return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
@@ -93,8 +104,9 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         message_id: MessageId,
         to: To,
         body: Annotated[str, Field(description="your words above it")],
-        cc: Cc = None,
+        cc: Cc = (),
         as_attachment: Annotated[bool, Field(description="as one attached mail, not as text")] = False,
+        follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
         """Ask to pass a mail on with its attachments. It leaves only after the person approved exactly this."""
         original = await desk.mailbox.get(message_id)
@@ -109,11 +121,12 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             kind="forward_email",
             reply_to_message_id=message_id,
             to=to,
-            cc=cc or [],
+            cc=cc,
             subject=forward_subject(original.summary.subject),
             body=text,
             as_text=True,
             attachments=await keep([(file.name, file.content, "", file.content_type) for file in files]),
+            follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)

@@ -2,7 +2,7 @@
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
@@ -90,6 +90,11 @@ class TaskDeleted(BaseModel):
 
 
 def tasks_tools(desk: Desk) -> list[DeskTool]:
+    """The contract's five."""
+    return [*_tools_to_plan(desk), *_tools_to_change(desk)]
+
+
+def _tools_to_plan(desk: Desk) -> list[DeskTool]:
     async def list_tasks(  # noqa: PLR0917 - each filter is an argument
         ctx: Caller,
         completed: Annotated[bool, Field(strict=True)] | None = None,
@@ -136,6 +141,13 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
         key = str(uuid.uuid4())
         return await _ask(desk, ctx, TaskResponse.model_validate, "POST", "/tasks", body, key)
 
+    return [
+        tool(list_tasks, title="List tasks", annotations=READS, recorded_by="nobody"),
+        tool(create_task, title="Create a task", annotations=ADDS, recorded_by="backend"),
+    ]
+
+
+def _tools_to_change(desk: Desk) -> list[DeskTool]:
     async def update_task(
         ctx: Caller,
         task_id: Annotated[TaskId, Field(description="ID of task to update")],
@@ -178,8 +190,6 @@ def tasks_tools(desk: Desk) -> list[DeskTool]:
         return await _ask(desk, ctx, TaskResponse.model_validate, "PATCH", f"/tasks/{task_id}", body)
 
     return [
-        tool(list_tasks, title="List tasks", annotations=READS, recorded_by="nobody"),
-        tool(create_task, title="Create a task", annotations=ADDS, recorded_by="backend"),
         tool(update_task, title="Update a task", annotations=WRITES, recorded_by="backend"),
         tool(delete_task, title="Delete a task", annotations=WRITES, recorded_by="backend"),
         tool(mark_task_completed, title="Complete a task", annotations=WRITES, recorded_by="backend"),
@@ -212,14 +222,7 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
         """Put a task into a project, label it, make it a subtask, repeat it, or set when it is due in words.
         What is left out or null stays; `clear` takes away."""
         given = {"project": project, "labels": labels, "parent_id": parent_id, "recurrence": recurrence, "due": due}
-        body = _given(given)
-        for name in clear or ():
-            if name in body:
-                raise InvalidInput(
-                    f"arrange_task was given {name} and told to clear it",
-                    fields=[FieldProblem("clear", f"{name} is given too", name, "Leave out one of the two")],
-                )
-            body[name] = None
+        body = _clear(_given(given), clear or [])
         if "due" in body:
             body["due_date"] = body.pop("due")
         _demand_change("arrange_task", body)
@@ -245,6 +248,17 @@ def more_tasks_tools(desk: Desk) -> list[DeskTool]:
         tool(change_tasks, title="Change several tasks", annotations=WRITES, recorded_by="backend"),
         tool(undo_task_change, title="Undo the last change to tasks", annotations=UNDOES, recorded_by="backend"),
     ]
+
+
+def _clear(given: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What was given, and nothing at all for each of these names."""
+    for name in names:
+        if name in given:
+            raise InvalidInput(
+                f"arrange_task was given {name} and told to clear it",
+                fields=[FieldProblem("clear", f"{name} is given too", name, "Leave out one of the two")],
+            )
+    return given | dict.fromkeys(names)
 
 
 def tasks_server(desk: Desk, token: str | None = None) -> DeskServer:

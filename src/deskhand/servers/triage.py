@@ -28,6 +28,7 @@ class PendingMail(BaseModel):
     status: str
     sender: str
     why: str = Field(description="why nobody has decided it yet")
+    asked: str = Field("", description="what the person asks of you", exclude_if=lambda value: not value)
 
 
 class Proposal(BaseModel):
@@ -36,8 +37,11 @@ class Proposal(BaseModel):
 
 def triage_tools(desk: Desk) -> list[DeskTool]:
     async def list_pending(limit: Annotated[int, Field(ge=1, le=100)] = 20) -> list[PendingMail]:
-        """List mails that wait for a decision, oldest first. Read each note, then call propose_decision."""
-        found = await desk.store.read(steps.in_states, REDECIDED, limit)
+        """List mails that wait for a decision: first those that the person left to you, then the oldest.
+        Read each note, then call propose_decision."""
+        handed = await desk.store.read(steps.list_handed, limit)
+        others = tuple(state for state in REDECIDED if state != "handed")
+        found = [*handed, *await desk.store.read(steps.in_states, others, limit)][:limit]
         return [
             _pending(desk, step) for step in found if (step.data.note or step.error) and _is_seen(step.data.message_id)
         ]
@@ -104,4 +108,5 @@ def _pending(desk: Desk, step: steps.Step) -> PendingMail:
         status="pending" if step.state == "arrived" else step.state,
         sender=data.sender,
         why=why,
+        asked=data.asked or "",
     )

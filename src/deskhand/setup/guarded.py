@@ -6,6 +6,7 @@ controls must not lead root astray.
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import struct
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -33,10 +35,10 @@ BACKUPS = Path("/var/backups")
 PATIENCE = 60.0
 """Seconds in which a desk has started or ended."""
 _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "passwd"}
-_LEFT_BEHIND = tuple(
-    f"./{name}" for name in ("cache", "running.json", "desk.sock", "proof.key", "push.key", "password.sealed", "token")
-)
-"""Not moved: what can be made again, holds for a moment, or must not be known to the account."""
+_PASSING = ("./cache", "./running.json", "./desk.sock", "./token")
+"""Never moved: what can be made again, or holds for a moment."""
+_KNOWN = ("./proof.key", "./push.key", "./password.sealed")
+"""Not moved into the guarded home: the account may know the keys by which the desk, and push services, know it again."""
 _LEAD_AWAY = (
     "gmail_api_endpoint",
     "imap_url",
@@ -84,12 +86,15 @@ def install(person: str, now: datetime, say: Say) -> Guard:
     return made
 
 
-def uninstall(now: datetime, say: Say) -> Guard:
-    """Give everything back to the person's account, with a copy of the guarded home kept for root."""
+def uninstall(now: datetime, say: Say) -> str | None:
+    """Give everything back to the person's account, with a copy of the guarded home kept for root.
+
+    Where the home is then; None where the account is gone.
+    """
     demand_root()
     made = demand_guard()
     stop(say)
-    _bring_home_back(made, now, say)
+    home = _bring_home_back(made, now, say)
     if runs_systemd():
         subprocess.run(["systemctl", "disable", UNIT.name], capture_output=True, check=False)
     UNIT.unlink(missing_ok=True)
@@ -101,7 +106,7 @@ def uninstall(now: datetime, say: Say) -> Guard:
         shutil.rmtree(folder, ignore_errors=True)
     _run(["userdel", USER])
     say(f"{PROGRAM}, {HOME} and the user {USER} are gone")
-    return made
+    return home
 
 
 # Running.
@@ -225,7 +230,7 @@ def _move_home(made: Guard, settings: Settings, now: datetime, say: Say) -> None
     if moved.is_dir():
         kept = _keep(made.person, moved, f"{made.person}-{now:%Y%m%dT%H%M%S}", say)
         with kept.open("rb") as opened:
-            leave = [f"--exclude={name}" for name in _LEFT_BEHIND]
+            leave = [f"--exclude={name}" for name in (*_PASSING, *_KNOWN)]
             _run(as_user(USER, "tar", "-C", str(HOME), "-xz", "--no-same-permissions", *leave), stdin=opened)
         _own_folder(HOME, 0o700)  # the archive says how open the old one was
         _run(as_user(USER, "find", str(HOME), "-type", "l", "-delete"))  # no link leads out of it
@@ -270,42 +275,65 @@ def _write_config(made: Guard, settings: Settings, say: Say) -> None:
     if settings.database_url is not None:
         answers["database_url"] = settings.database.replace(made.moved, str(HOME))
     planned = init.plan_config(HOME, answers)
-    write_atomically(planned.file, planned.after.encode(), 0o600)
+    text = _take_account_files(made, planned.after, settings, say)
+    write_atomically(planned.file, text.encode(), 0o600)
     _give(planned.file)
     if load(desk_environment()).settings.proof != "passkey":
         hint = f"take `proof` out of config.toml in {made.moved}; nothing was moved"
         raise BadConfig("config.toml asks for less than a guarded desk does", hint=hint)
 
 
-def _take_file(made: Guard, place: Path, say: Say) -> Path:
+def _take_account_files(made: Guard, text: str, settings: Settings, say: Say) -> str:
+    """The config, with each file that a mail account names in the guarded home."""
+    tables = tomllib.loads(text).get("mail", {}).get("accounts", [])
+    named = {
+        (option, table[option]): (account.name, getattr(account, option))
+        for table, account in zip(tables, settings.accounts, strict=True)
+        for option in ("gmail_credentials", "ca")
+        if option in table
+    }
+    for (option, written), (account, place) in named.items():
+        target = _take_file(made, place, say, f"{account}-{place.name}")
+        line = re.compile(rf"""^(\s*{option}\s*=\s*)["']{re.escape(written)}["']""", re.MULTILINE)
+        text, count = line.subn(rf'\1"{target}"', text)
+        if not count:
+            hint = "write it as a plain path in quotes, on a line of its own; nothing was moved"
+            raise BadConfig(f"{option} of the account {account} cannot be rewritten", hint=hint)
+    return text
+
+
+def _take_file(made: Guard, place: Path, say: Say, name: str | None = None) -> Path:
     """A file that an option names, in the guarded home."""
     if place.is_relative_to(made.moved):
         return HOME / place.relative_to(made.moved)
-    target = HOME / place.name
-    read = subprocess.run(as_user(made.person, "cat", "--", str(place)), capture_output=True, check=True)
+    target = HOME / (name or place.name)
+    read = subprocess.run(as_user(made.person, "cat", "--", str(place)), capture_output=True, check=False)
+    if read.returncode:
+        raise BadConfig(f"{made.person} cannot read {place}", hint="correct it in config.toml; nothing was moved")
     write_atomically(target, read.stdout, 0o600)
     _give(target)
     if "credentials" in place.name or place.suffix == ".json":
-        write_atomically(BACKUPS / f"deskhand-{made.person}-{place.name}", read.stdout, 0o600)
+        write_atomically(BACKUPS / f"deskhand-{made.person}-{target.name}", read.stdout, 0o600)
         _run(as_user(made.person, "rm", "-f", "--", str(place)))
     say(f"{place} moved to {target}")
     return target
 
 
-def _bring_home_back(made: Guard, now: datetime, say: Say) -> None:
+def _bring_home_back(made: Guard, now: datetime, say: Say) -> str | None:
     moved = Path(made.moved)
     kept = _keep(USER, HOME, f"guarded-{now:%Y%m%dT%H%M%S}", say)
     if not _has_account(made.person):
         say(f"the account {made.person} is gone: what the desk had stays in {kept}")
-        return
+        return None
     _run(as_user(made.person, "mkdir", "-p", "-m", "700", "--", str(moved)))
     with kept.open("rb") as opened:
-        leave = [f"--exclude={name}" for name in _LEFT_BEHIND]
+        leave = [f"--exclude={name}" for name in _PASSING]
         _run(as_user(made.person, "tar", "-C", str(moved), "-xz", "--no-same-permissions", *leave), stdin=opened)
     text = (HOME / "config.toml").read_text().replace(f"{HOME}/", f"{moved}/")
     write = as_user(made.person, "tee", "--", str(moved / "config.toml"))
     _run(write, input=text.encode())
     say(f"{HOME} moved back to {moved}")
+    return made.moved
 
 
 def _has_account(name: str) -> bool:

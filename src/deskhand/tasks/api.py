@@ -105,7 +105,13 @@ def tasks_api(
         response_class=Response,
         responses=health,
     )
-    admitted = _identifying_route(backend.admit)
+    _add_closed_routes(app, backend)
+    app.add_middleware(_Seam, backend=backend)
+    return app
+
+
+def _add_closed_routes(app: FastAPI, backend: "_Backend") -> None:
+    """What is nobody's task, for who has a token."""
 
     async def document(request: Request) -> Response:
         said = app.openapi()
@@ -113,11 +119,10 @@ def tasks_api(
             said = said | {"servers": [{"url": root}]}
         return _json(said)
 
+    admitted = _identifying_route(backend.admit)
     closed: dict[str, Callable[..., Any]] = {"/metrics": backend.metrics, "/openapi.json": document}
     for path, handler in closed.items():
         app.router.add_api_route(path, handler, include_in_schema=False, route_class_override=admitted)
-    app.add_middleware(_Seam, backend=backend)
-    return app
 
 
 class _Route(NamedTuple):

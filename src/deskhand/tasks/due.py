@@ -145,7 +145,7 @@ def read(text: str, now: datetime, zone: ZoneInfo) -> str:
         raise InvalidInput(f'Couldn\'t read the due date "{printable(text[:80])}"', hint=f"Try: {KNOWN}") from None
 
 
-def read_later(text: str, now: datetime, zone: str) -> datetime:
+def read_later(text: str, now: datetime, zone: str, field: str = "until") -> datetime:
     """Until when something is put off: `2h`, a day (its morning, unless a time is said), or an ISO time."""
     words = _plain(text)
     here = ZoneInfo(zone)
@@ -162,7 +162,7 @@ def read_later(text: str, now: datetime, zone: str) -> datetime:
             given = given.replace(tzinfo=here)
         return given.astimezone(UTC)
     except (ValueError, OverflowError):
-        problem = FieldProblem("until", "is no time", text[:60], "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00")
+        problem = FieldProblem(field, "is no time", text[:60], "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00")
         raise InvalidInput("that is no time to put it off until", fields=[problem]) from None
 
 

@@ -5,7 +5,7 @@ nothing is answered.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -18,22 +18,23 @@ from starlette.routing import Route
 
 from deskhand import unseen
 from deskhand.app import Desk
-from deskhand.errors import Changed, Denied, DeskError, FieldProblem, InvalidInput
-from deskhand.gate.answers import Letter
+from deskhand.errors import Changed, Denied, DeskError, InvalidInput
 from deskhand.gate.card_filter import CardFilter
+from deskhand.gate.cards import Card
 from deskhand.gate.ledger import list_askers
+from deskhand.gate.letters import Letter
 from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
-from deskhand.gate.waiting import Card
-from deskhand.orchestrator import status
-from deskhand.tasks import due
-from deskhand.web import permissions, times
+from deskhand.orchestrator import first_look, status
+from deskhand.orchestrator.steps import count_left
+from deskhand.web import follow_ups, permissions, snoozing, times
 from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in
+from deskhand.web.snoozing import read_until
 from deskhand.web.visible import lines
 
 PERSON = "person"
@@ -124,9 +125,10 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
     kept = _kept(wanted)
     cards, following = await desk.waiting.cards(limit=limit, after=after, snoozed=snoozed, wanted=wanted)
     counts = await desk.waiting.counts()
+    left = await desk.store.read(count_left, desk.now())
     start = "/snoozed" if snoozed else "/"
     return {
-        "seen": await state(desk) if after or snoozed or kept or limit > FIRST else word(counts, cards),
+        "seen": await state(desk) if after or snoozed or kept or limit > FIRST else word(counts, cards, left),
         "after": after,
         "cards": cards,
         "list": start,
@@ -135,6 +137,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
         "kept": f"?{kept}" if kept else "",
         "filters": await _filters(desk, cards),
         "counts": counts,
+        "looks": await desk.store.read(first_look.list_open),
         "idle": await desk.door.find_idle(),
         "not_triaged": await to_thread.run_sync(status.read_not_triaged, desk.settings),
         "snoozed": snoozed,
@@ -209,6 +212,7 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
         "unread": unread,
         "snoozes": _snoozes(card, desk.now(), desk.settings.timezone),
         "record": f"/timeline?{urlencode({'request': card.id})}",
+        "awaited": await follow_ups.find(desk, card),
         **await show_attachments(desk, card),
         **await to_thread.run_sync(_read_card, card),
     }
@@ -316,30 +320,13 @@ async def _respond(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Ca
 
 
 async def _snooze(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:
-    now = desk.now()
-    zone = desk.settings.timezone
-    choice = _text(form, "until")
-    if choice == "when":
-        until = due.read_later(_text(form, "when"), now, zone)
-    elif choice in (offered := _later(now, zone)):
-        until = offered[choice][1]
-    else:
-        problem = FieldProblem("until", "is none of the choices", choice[:40], "hour, tomorrow, week or when")
-        raise InvalidInput("that is no time to snooze until", fields=[problem])
+    until = read_until(form, desk.now(), desk.settings.timezone)
     return await desk.answers.snooze(card[0], until, PERSON, claim)
-
-
-def _later(now: datetime, zone: str) -> dict[str, tuple[str, datetime]]:
-    return {
-        "hour": ("One hour", now + timedelta(hours=1)),
-        "tomorrow": ("Tomorrow morning", times.tomorrow_morning(now, zone)),
-        "week": ("Next week", times.next_monday(now, zone)),
-    }
 
 
 def _snoozes(card: Card, now: datetime, zone: str) -> list[tuple[str, str, datetime]]:
     """The choices that end before the card expires."""
-    offered = [(value, label, at) for value, (label, at) in _later(now, zone).items()]
+    offered = [(value, label, at) for value, (label, at) in snoozing.offered(now, zone).items()]
     return [each for each in offered if card.expires is None or each[2] < card.expires]
 
 

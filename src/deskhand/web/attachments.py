@@ -12,8 +12,8 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import NotFound
 from deskhand.gate import enclosures
+from deskhand.gate.cards import Card
 from deskhand.gate.enclosures import Enclosure
-from deskhand.gate.waiting import Card
 from deskhand.mail.inspection import is_text, picture_type
 from deskhand.web.entry import page
 from deskhand.web.render import HEADERS

@@ -13,8 +13,10 @@ from starlette.responses import Response, StreamingResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.gate.cards import Card
 from deskhand.gate.requests import Request as Waits
-from deskhand.gate.waiting import Card, Counts
+from deskhand.gate.waiting import Counts
+from deskhand.orchestrator.steps import count_left
 from deskhand.web import sessions
 from deskhand.web.render import HEADERS
 from deskhand.web.request import desk_of
@@ -26,16 +28,17 @@ FIRST = 25
 """How many of the oldest cards are looked at; the rest is counted."""
 
 
-def word(counts: Counts, cards: Sequence[Card | Waits]) -> str:
-    """What waits, as one word that changes when it does and tells nothing."""
-    seen = [repr(counts), *(f"{card.id} {card.digest} {card.state}" for card in cards)]
+def word(counts: Counts, cards: Sequence[Card | Waits], left: int) -> str:
+    """What waits, as one word that changes when it does and tells nothing; `left` are mails to decide."""
+    seen = [repr(counts), str(left), *(f"{card.id} {card.digest} {card.state}" for card in cards)]
     return sha256("\n".join(seen).encode()).hexdigest()[:16]
 
 
 async def state(desk: Desk) -> str:
     """Asked once a second: no card is made for it, and no text looked at."""
     found, _ = await desk.waiting.requests(limit=FIRST, snoozed=False)
-    return word(await desk.waiting.counts(), found)
+    left = await desk.store.read(count_left, desk.now())
+    return word(await desk.waiting.counts(), found, left)
 
 
 class Events:

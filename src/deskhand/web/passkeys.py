@@ -85,6 +85,8 @@ async def _challenge(request: Request, form: FormData) -> Response:
             said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
+        case ["", "mail", "change" | "undo"] | ["", "decide", "archive" | "rule"]:
+            said = Said(word="change mails")
         case ["", "passkeys", _]:
             said = MANAGE
         case _:

@@ -11,9 +11,9 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
+from deskhand.gate.cards import Card
 from deskhand.gate.permissions import LOOKED_BACK, MOST_A_DAY, Terms, may_permit
 from deskhand.gate.permitting import describe
-from deskhand.gate.waiting import Card
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render

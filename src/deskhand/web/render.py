@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse
 
 from deskhand.app import Desk
 from deskhand.errors import DeskError
+from deskhand.orchestrator.steps import count_left
 from deskhand.web.last import describe_last
 from deskhand.web.signing import keys_here
 from deskhand.web.visible import visible
@@ -19,6 +20,7 @@ from deskhand.web.visible import visible
 HERE = Path(__file__).parent
 PLACES = (
     ("/", "Approvals"),
+    ("/decide", "To decide"),
     ("/mail", "Mail"),
     ("/notes", "Notes"),
     ("/tasks", "Tasks"),
@@ -57,10 +59,11 @@ def templates() -> Environment:
 
 async def _follow_live(desk: Desk, *, signed_in: bool) -> dict[str, Any]:
     """What every page shows and keeps up with: how many wait, and the last answer while it can be undone."""
-    found: dict[str, Any] = {"counts": None, "last": None}
+    found: dict[str, Any] = {"counts": None, "last": None, "deciding": 0}
     if signed_in:
         with suppress(DeskError, OSError):  # a page that says what is wrong is shown all the same
             found["counts"] = await desk.waiting.counts()
+            found["deciding"] = await desk.store.read(count_left, desk.now())
             last = await desk.answers.last()
             found["last"] = last and describe_last(last, desk.now(), desk.settings.timezone)
     return found

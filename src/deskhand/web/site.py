@@ -24,6 +24,8 @@ from deskhand.web import (
     approvals,
     attachments,
     checkup,
+    decide,
+    follow_ups,
     mail,
     notes,
     oauth,
@@ -41,7 +43,22 @@ from deskhand.web.request import desk_of
 from deskhand.web.verification import Verification
 
 log = logging.getLogger("deskhand.web")
-PAGES = (approvals, attachments, permissions, mail, notes, tasks, agents, timeline, checkup, oauth, passkeys, phone)
+PAGES = (
+    approvals,
+    decide,
+    attachments,
+    follow_ups,
+    permissions,
+    mail,
+    notes,
+    tasks,
+    agents,
+    timeline,
+    checkup,
+    oauth,
+    passkeys,
+    phone,
+)
 
 
 def site(desk: Desk, *, beside: Sequence[BaseRoute] = (), demo: bool = False) -> Starlette:

@@ -18,7 +18,7 @@ from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
-from deskhand.orchestrator.triage import load_rules
+from deskhand.orchestrator.rules import load_rules
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 from deskhand.setup.clients import CLIENTS, file_of, started_by
 from deskhand.setup.connect import entry_name, find_entry

@@ -22,10 +22,12 @@
     const typed = one("input[type=password]", live)?.value;
     live.replaceChildren(...(one("#live", page) ?? page.body).childNodes);
     if (typed && one("input[type=password]", live)) one("input[type=password]", live).value = typed;
-    const waiting = Number(one("#counted", live)?.dataset.waiting ?? 0);
-    const count = one("#count");
-    count.hidden = !waiting;
-    count.firstChild.textContent = waiting;
+    const counted = one("#counted", live)?.dataset ?? {};
+    const waiting = Number(counted.waiting ?? 0);
+    for (const [name, many] of [["#count", waiting], ["#count-decide", Number(counted.deciding ?? 0)]]) {
+      one(name).hidden = !many;
+      one(name).firstChild.textContent = many;
+    }
     document.title = (waiting ? `(${waiting}) ` : "") + document.title.replace(/^\(\d+\) /, "");
   }
   async function keepUp() {
@@ -61,7 +63,7 @@
 
   // The undo of the last answer, on whichever page.
   document.addEventListener("submit", async (event) => {
-    if (event.defaultPrevented || !event.target.closest(".toast") || one(".inbox")) return;
+    if (event.defaultPrevented || !event.target.closest(".toast") || one("#waiting")) return;
     event.preventDefault();
     const { answer, page } = await post(event.target, event.submitter);
     const said = answer.ok ? "Undone. It waits again." : one("[role=alert]", page)?.textContent ?? "Not done.";
@@ -111,6 +113,25 @@
       meanings[event.key]();
     }
   });
+
+  // Mails to decide: keys go through the list and press the buttons of the one that is open.
+  if (one(".pick, .inbox") && !one("#waiting")) {
+    const goBy = (steps) => {
+      const rows = all(".pick a");
+      rows[rows.findIndex((row) => row.hasAttribute("aria-current")) + steps]?.click();
+    };
+    meanings.j = () => goBy(1);
+    meanings.k = () => goBy(-1);
+    for (const each of all(".answers [data-key]")) {
+      meanings[each.dataset.key] = () => {
+        if (each.tagName !== "DETAILS") return each.click();
+        each.open = true;
+        one("textarea, input:not([type=hidden]), button", each).focus();
+      };
+    }
+    one("#show-keys").hidden = false;
+    one(".pick [aria-current]")?.scrollIntoView({ block: "nearest" });
+  }
   document.addEventListener("click", (event) => {
     if (event.target.closest("#show-keys")) help.showModal();
   });

@@ -1,0 +1,64 @@
+"""`deskhand follow-up`: answers that the person waits for."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from deskhand.cli.command import at_desk, command, group, one_line, tell
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from deskhand.app import Desk
+    from deskhand.gate.follow_ups import AwaitedAnswer
+
+
+def add_to(commands: Any) -> None:
+    follow_up = group(commands, "follow-up", "be told if nobody answers a mail")
+    command(follow_up, "list", _list, "the answers that you wait for", json=True)
+    setting = command(follow_up, "set", _set, "be told of a mail that waits or has left", json=True)
+    cancelling = command(follow_up, "cancel", _cancel, "do not be told of it", json=True)
+    for each in (setting, cancelling):
+        each.add_argument("id", help="the request's id, as `deskhand approvals` lists it")
+    setting.add_argument("when", help="fri, 3d, 30 Nov, an ISO time")
+
+
+def _list(options: argparse.Namespace) -> None:
+    async def read(desk: "Desk") -> "list[AwaitedAnswer]":
+        from deskhand.gate import follow_ups
+
+        return await desk.store.read(follow_ups.list_awaited)
+
+    found = at_desk(read)
+    for each in found:
+        to = ", ".join(each.request.action.everybody)
+        facts = {"id": each.request.id, "due": each.due.isoformat(), "to": to, "state": each.request.state}
+        line = f"{each.request.id}  {each.due:%Y-%m-%d %H:%M} UTC  {to}  {each.request.action.subject}"
+        tell(options, facts | {"subject": each.request.action.subject}, one_line(line))
+    if not found and not options.json:
+        print("you wait for no answer")
+
+
+def _set(options: argparse.Namespace) -> None:
+    async def work(desk: "Desk") -> "datetime":
+        from deskhand.gate import follow_ups
+        from deskhand.tasks.due import read_later
+
+        due = read_later(options.when, desk.now(), desk.settings.timezone, "when")
+        await desk.store.write(follow_ups.await_answer, await desk.waiting.find(options.id), due, desk.now())
+        await desk.record("person", "follow_up", options.id, {"due": due}, None, 0)
+        return due
+
+    due = at_desk(work)
+    facts = {"id": options.id, "due": due.isoformat()}
+    tell(options, facts, f"you are told on {due:%Y-%m-%d %H:%M} UTC if nobody has answered {options.id}")
+
+
+def _cancel(options: argparse.Namespace) -> None:
+    async def work(desk: "Desk") -> None:
+        from deskhand.gate import follow_ups
+
+        await desk.store.write(follow_ups.cancel, options.id)
+        await desk.record("person", "cancel_follow_up", options.id, {}, None, 0)
+
+    at_desk(work)
+    tell(options, {"id": options.id}, f"you are not told of {options.id}")

@@ -1,0 +1,184 @@
+"""A request as the person sees it. A card is made from the action itself, never from an assistant's words about it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from pydantic import TypeAdapter
+
+from deskhand import clock
+from deskhand.gate.actions import addresses_of
+from deskhand.gate.askers import describe_asker
+from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.recipients import Acquaintance, Recipient
+from deskhand.gate.requests import Request, State, describe_earlier_send
+from deskhand.gate.risk import Risk, assess_action
+
+Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "ask_person", "draft"]
+CardState = State | Literal["snoozed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """The mail it answers."""
+
+    message_id: str
+    sender: str
+    subject: str
+    date: str
+    text: str
+    warnings: tuple[str, ...]
+    """What is odd about it: hidden text, a link that shows one host and leads to another, right-to-left override."""
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A request as the person sees it."""
+
+    id: str
+    kind: Kind
+    state: CardState
+    digest: str
+    """Of everything that would be sent; the answer names it."""
+    revision: int
+    account: str
+    to: tuple[Recipient, ...]
+    cc: tuple[Recipient, ...]
+    bcc: tuple[Recipient, ...]
+    subject: str
+    body: str
+    rows: tuple[tuple[str, str], ...]
+    """The arguments of a call, each by its path."""
+    attachments: tuple[Enclosure, ...]
+    send_at: datetime | None
+    as_text: bool
+    """It leaves as plain text, though its body is written as a page."""
+    answers: str | None
+    """The message id of the mail it answers."""
+    difference: str | None
+    """To what was proposed, as a unified diff."""
+    asked_by: str
+    asker: str
+    """Who asks, in words."""
+    """Which door proposed it, and for a draft by which rule or model."""
+    reason: str | None
+    """Why it was drafted, as the rule or the model said it; not the desk's own words."""
+    risk: Risk
+    created: datetime
+    expires: datetime | None
+    until: datetime | None
+    """When its hold or its snooze ends, or the rate limit lets it leave."""
+    note: str | None
+    urgent: bool = False
+    fault: str | None = None
+    """Why it cannot be sent as it stands."""
+    answered: datetime | None = None
+    """When the person answered it; what is said about its risk and its recipients is of that moment then."""
+    left: datetime | None = None
+    """When it was sent."""
+    message_id: str | None = None
+    """What the mailbox calls the mail that left."""
+    words: str | None = None
+    """How the person wants it done instead."""
+    decided_by: str | None = None
+
+    @property
+    def everybody(self) -> tuple[Recipient, ...]:
+        return (*self.to, *self.cc, *self.bcc)
+
+    @property
+    def cursor(self) -> str:
+        """Its place in the list."""
+        return write_cursor(self.urgent, self.created, self.id)
+
+
+Named = tuple[tuple[Recipient, ...], tuple[Recipient, ...], tuple[Recipient, ...]]
+"""Whom it goes to, who gets a copy, and who a blind one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a card said when the person answered it."""
+
+    risk: Risk
+    named: Named
+
+
+ASSESSMENT = TypeAdapter(Assessment)
+
+
+def name_recipients(request: Request, known: Acquaintance) -> Named:
+    def read(line: str) -> tuple[Recipient, ...]:
+        return tuple(known.recipient(each, request.sender, request.participants) for each in addresses_of(line))
+
+    action = request.action
+    return read(action.to), read(action.cc), read(action.bcc)
+
+
+def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
+    mail = request.action
+    state, until = _standing(request, now)
+    return Card(
+        id=request.id,
+        kind="draft" if request.origin == "draft" else mail.kind,
+        state=state,
+        digest=request.digest,
+        revision=request.revision,
+        account=mail.account,
+        to=named[0],
+        cc=named[1],
+        bcc=named[2],
+        subject=mail.subject,
+        body=mail.body,
+        rows=mail.rows,
+        attachments=mail.attachments,
+        send_at=mail.send_at,
+        as_text=mail.as_text,
+        answers=mail.reply_to_message_id,
+        difference=request.difference,
+        asked_by=request.asked_by or "not written down",
+        asker=describe_asker(request.asker, request.asked_by),
+        reason=request.reason,
+        risk=risk,
+        created=request.created,
+        expires=request.expires,
+        until=until,
+        note=request.note,
+        urgent=request.urgent,
+        fault=request.fault,
+        answered=None if state in ("waiting", "snoozed", "unknown") else request.decided,
+        left=request.left if state == "sent" else None,
+        message_id=request.message_id,
+        words=request.words,
+        decided_by=request.decided_by,
+    )
+
+
+def assess_card(request: Request, named: Named, known: Acquaintance, sent: tuple[str, datetime] | None) -> Risk:
+    found = assess_action(
+        request.action,
+        new=frozenset(each.address for line in named for each in line if not each.known),
+        sender=request.sender,
+        participants=request.participants,
+        domains=known.domains,
+        warnings=request.warnings,
+        sent_before=describe_earlier_send(*sent, request.action.noun) if sent else None,
+    )
+    if request.fault is None:
+        return found
+    return Risk("high", (f"It cannot be sent as its file stands: {request.fault}.", *found.reasons))
+
+
+def _standing(request: Request, now: datetime) -> tuple[CardState, datetime | None]:
+    """The state as the person sees it, and until when it is so."""
+    if request.state == "held":
+        return "held", request.due
+    if request.snoozed is not None and request.snoozed > now and request.state in ("waiting", "unknown"):
+        return "snoozed", request.snoozed
+    if request.state == "approved" and request.resting == "rate":
+        return request.state, request.due
+    return request.state, None
+
+
+def write_cursor(urgent: bool, created: datetime, name: str) -> str:
+    return f"{'u' if urgent else 'o'}{clock.to_ms(created)}-{name}"

@@ -1,0 +1,158 @@
+"""Tell me if nobody answers: which mails an answer is awaited to, until when, and what became of it.
+
+A row stands beside the request of its mail from the asking on, and counts from the moment in which the mail left. It
+ends once: an answer came, the person no longer wants to know, or the person was told by a question of the desk's own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+from deskhand import audit, clock
+from deskhand.errors import FieldProblem, InvalidInput, NotFound
+from deskhand.gate import ledger
+from deskhand.gate.actions import FURTHEST, Mail
+from deskhand.gate.asking import open_request
+from deskhand.gate.question import Question
+from deskhand.gate.record import GateCall, facts_of
+from deskhand.gate.requests import OPEN, Request
+from deskhand.store import Row, Transaction
+
+FollowState = Literal["open", "answered", "cancelled", "told"]
+ACTOR = "follow_up"
+AGAIN = "Tell me again in 3 days"
+LEAVE = "Leave it at that"
+LOOK_EVERY = timedelta(minutes=5)
+_LATER = timedelta(days=3)
+_ALIVE = (*OPEN, "sent")
+_COLUMNS = "request_id, due, begun, state"
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitedAnswer:
+    request: Request
+    due: datetime
+    """When the person is told; of a mail that left later than that, as long after it as was meant."""
+    state: FollowState
+
+
+def begin(tx: Transaction, request_id: str, due: datetime, now: datetime) -> None:
+    """What a tool asks for; where the person has said something about it, that stands."""
+    _insert(tx, request_id, due, now, "DO NOTHING")
+
+
+def await_answer(tx: Transaction, request: Request, due: datetime, now: datetime) -> None:
+    """The person wants to be told of this mail at that time, whatever was said before."""
+    if not isinstance(request.action, Mail) or request.state not in _ALIVE:
+        raise InvalidInput("to this nobody can answer", hint="choose a mail that waits for you, or that has left")
+    demand_later(due, request.action.send_at, now)
+    changes = "due = excluded.due, begun = excluded.begun, state = 'open', looked = 0, question = NULL"
+    _insert(tx, request.id, due, now, f"(request_id) DO UPDATE SET {changes}")
+
+
+def _insert(tx: Transaction, request_id: str, due: datetime, now: datetime, otherwise: str) -> None:
+    values = (request_id, clock.to_ms(due), clock.to_ms(now))
+    names = "request_id, due, begun, state, looked"
+    tx.execute(f"INSERT INTO follow_ups ({names}) VALUES (?, ?, ?, 'open', 0) ON CONFLICT {otherwise}", *values)
+
+
+def demand_later(due: datetime, send_at: datetime | None, now: datetime) -> None:
+    """Refuse a time at which nobody can have answered, or that nobody would remember."""
+    earliest = max(now, send_at or now)
+    if earliest < due <= earliest + FURTHEST:
+        return
+    problem = FieldProblem("follow_up", "is not within a year after the mail leaves", clock.iso(due), "a later time")
+    raise InvalidInput("Nobody can have answered by then, or it is more than a year ahead.", fields=[problem])
+
+
+def cancel(tx: Transaction, request_id: str) -> None:
+    """The person no longer wants to know."""
+    if not _end(tx, request_id, "cancelled"):
+        raise NotFound(f"no answer to {request_id} is awaited", hint="`deskhand follow-up list` has those that are")
+
+
+def mark_answered(tx: Transaction, awaited: AwaitedAnswer) -> None:
+    _end(tx, awaited.request.id, "answered")
+
+
+def tell(tx: Transaction, awaited: AwaitedAnswer, question: Question, now: datetime) -> Request | None:
+    """The question by which the person is told, which waits from now on; None where somebody else was faster."""
+    if not _end(tx, awaited.request.id, "told"):
+        return None
+    asked = open_request(question, ACTOR, None, now)
+    ledger.insert(tx, asked)
+    tx.execute("UPDATE follow_ups SET question = ? WHERE request_id = ?", asked.id, awaited.request.id)
+    call = GateCall(ACTOR, question.kind, question.target, now)
+    audit.append(tx, call.entry("waiting", None, now, **facts_of(asked)))
+    return asked
+
+
+def _end(tx: Transaction, request_id: str, state: FollowState) -> bool:
+    sql = "UPDATE follow_ups SET state = ? WHERE request_id = ? AND state = 'open'"
+    return tx.execute(sql, state, request_id) == 1
+
+
+def take_to_look_at(tx: Transaction, now: datetime, *, all_of_them: bool) -> list[AwaitedAnswer]:
+    """Those whose threads are to be looked at now, which nobody else does for a while."""
+    moment = clock.to_ms(now)
+    before = moment + 1 if all_of_them else clock.to_ms(now - LOOK_EVERY)
+    rows = tx.all(
+        f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' AND (looked < ? OR due <= ?)", before, moment
+    )
+    found = [each for each in _read(tx, rows) if each.request.state == "sent"]
+    for each in found:
+        tx.execute("UPDATE follow_ups SET looked = ? WHERE request_id = ?", moment, each.request.id)
+    return found
+
+
+def take_up_answers(tx: Transaction, now: datetime) -> list[Request]:
+    """Do what the person answered to being told; the questions that still wait."""
+    waiting: list[Request] = []
+    for name, question in tx.all("SELECT request_id, question FROM follow_ups WHERE question IS NOT NULL"):
+        asked = ledger.find(tx, question)
+        if asked is not None and asked.state in OPEN:
+            waiting.append(asked)
+            continue
+        tx.execute("UPDATE follow_ups SET question = NULL WHERE request_id = ?", name)
+        if asked is not None and asked.words == AGAIN:
+            sql = "UPDATE follow_ups SET state = 'open', due = ?, begun = ? WHERE request_id = ?"
+            tx.execute(sql, clock.to_ms(now + _LATER), clock.to_ms(now), name)
+    return waiting
+
+
+def list_awaited(tx: Transaction) -> list[AwaitedAnswer]:
+    """What is awaited still, the next first; of a mail that will not leave nobody awaits anything."""
+    found = _read(tx, tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE state = 'open' ORDER BY due, request_id"))
+    return [each for each in found if each.request.state in _ALIVE]
+
+
+def find_awaited(tx: Transaction, request_id: str) -> AwaitedAnswer | None:
+    rows = tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE request_id = ?", request_id)
+    return next(iter(_read(tx, rows)), None)
+
+
+def _read(tx: Transaction, rows: Sequence[Row]) -> list[AwaitedAnswer]:
+    found: list[AwaitedAnswer] = []
+    for name, due, begun, state in rows:
+        request = ledger.find(tx, name)
+        if request is None:
+            continue
+        at = clock.from_ms(due)
+        if request.state == "sent" and at <= request.left:
+            at = request.left + (at - clock.from_ms(begun))
+        found.append(AwaitedAnswer(request, at, state))
+    return found
+
+
+def ask_about(awaited: AwaitedAnswer, why_unseen: str | None) -> Question:
+    """How the person is told."""
+    request = awaited.request
+    text = (
+        f"Nobody has answered “{request.action.subject or '(no subject)'}”.\n\n"
+        f"You sent it to {', '.join(request.action.everybody)} on {clock.iso(request.left)}, and wanted to be told on"
+        f" {clock.iso(awaited.due)} if there is no answer."
+    )
+    if why_unseen:
+        text = f"{text}\n\nWhether there is one could not be seen: {why_unseen}."
+    return Question(text=text[:4000], choices=(AGAIN, LEAVE), asker=f"{ACTOR} {request.id} {clock.iso(awaited.due)}")

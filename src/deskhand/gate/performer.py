@@ -1,0 +1,123 @@
+"""Goes on with what the person answered: ends a hold, lets a yes leave when its time has come, lets it expire."""
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+from deskhand import audit
+from deskhand.config import Settings
+from deskhand.errors import DeskError, NotFound
+from deskhand.gate import later, ledger
+from deskhand.gate.delivery import Delivery
+from deskhand.gate.door import Door
+from deskhand.gate.ledger import Conflict
+from deskhand.gate.outcomes import Departure, DevMode, Failed
+from deskhand.gate.record import GateCall, call_to_release, facts_of
+from deskhand.gate.requests import Request
+from deskhand.store import Store, Transaction
+
+
+class Performer:
+    def __init__(
+        self, settings: Settings, store: Store, door: Door, now: Callable[[], datetime], delivery: Delivery
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._door = door
+        self._now = now
+        self._delivery = delivery
+        self._turn = timedelta(seconds=settings.lease_seconds)
+        """How long nobody else takes up what somebody has taken up; a send under way has its own, longer lease."""
+
+    async def release(self, request_id: str, by: str) -> Departure:
+        """Send what a person has approved, without another call of whoever proposed it."""
+        request = await self.find(request_id)
+        call = call_to_release(request, by, self._now())
+        try:
+            if self._settings.dev_mode:
+                resting = await self._record(call, DevMode())
+                await later.postpone(self._store, request, resting, self._now())
+                return resting
+            return await self._delivery.deliver(request, call)
+        except DeskError as error:
+            return await self._record(call, Failed(error))
+
+    async def release_due(self, by: str = "desk") -> list[str]:
+        """Go on with everything whose time has come; the ids of what this process went on with."""
+        done: list[str] = []
+        while request := await self.take_due():
+            if await self.go_on(request, lambda due: self.release(due.id, by)):
+                done.append(request.id)
+        return done
+
+    async def take_due(self, untried_since: datetime | None = None) -> Request | None:
+        now = self._now()
+        return await self._store.write(ledger.take_due, now, self._turn, untried_since)
+
+    async def next_due(self) -> datetime | None:
+        return await self._store.read(ledger.next_due)
+
+    async def go_on(self, request: Request, send: Callable[[Request], Awaitable[object]]) -> bool:
+        """End a hold, and hand what is approved to whoever sends it; whether there was anything to do."""
+        taken = request.decided
+        request = await self.find(request.id)
+        if request.state == "held" and request.decided != taken:
+            return False  # taken back and given again: that yes has its own rest
+        if request.is_early(self._now()) and request.state in ("held", "approved"):
+            await self._store.write(ledger.put_off, request)
+            return False
+        if request.state == "held":
+            request = await self.end_hold(request)
+        if request.state not in ("approved", "sending"):
+            return request.state not in ("waiting", "unknown")
+        await send(request)
+        return True
+
+    async def act_at_once(self, request: Request) -> None:
+        """Without a hold: what a tool proposed leaves now, a draft as soon as the orchestrator sees it."""
+        if request.origin == "draft":
+            await self.end_hold(request)
+        else:
+            await self.go_on(request, lambda due: self.release(due.id, "desk"))
+
+    async def end_hold(self, request: Request) -> Request:
+        """The person's yes has rested long enough to act upon."""
+        now = self._now()
+        call = GateCall(request.decided_by or "person", "approved", request.action.target, now)
+
+        def work(tx: Transaction) -> Request | Conflict:
+            approved = ledger.change(tx, request, "approved", decided=now)
+            if isinstance(approved, Request):
+                audit.append(tx, call.entry("success", None, now, **facts_of(approved)))
+            return approved
+
+        approved = await self._store.write(work)
+        if isinstance(approved, Conflict):
+            return await self.find(request.id)
+        await self._door.follow(approved)
+        return approved
+
+    async def find(self, request_id: str) -> Request:
+        """One request, after what the person did with its file."""
+        request = await self._store.read(ledger.find, request_id)
+        if request is None:
+            raise NotFound(f"there is no request {request_id}", hint="`deskhand approvals` lists what waits")
+        return await self.refresh(request)
+
+    async def refresh(self, request: Request) -> Request:
+        """The request after what the person did with its file, and after its time has run out."""
+        heard = await self._door.hear(request)
+        late = heard.expires is not None and self._now() >= heard.expires
+        if not (late and heard.state in ("waiting", "held", "approved")):
+            return heard
+        note = heard.note
+        if heard.state in ("held", "approved"):
+            note = "Your yes came to nothing: it expired before it could leave"
+        expired = await self._store.write(ledger.change, heard, "expired", due=None, note=note)
+        if isinstance(expired, Conflict):
+            return await self.find(heard.id)
+        await self._door.follow(expired)
+        return expired
+
+    async def _record(self, call: GateCall, outcome: Departure) -> Departure:
+        await self._delivery.record(call, outcome)
+        return outcome

@@ -1,0 +1,39 @@
+"""How a request is written in its row."""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from deskhand import clock
+from deskhand.gate.actions import read_action
+from deskhand.gate.requests import Request
+from deskhand.store import Row
+
+NAMES = tuple(field.name for field in fields(Request))
+COLUMNS = ", ".join(NAMES)
+_TIMES = frozenset({"created", "expires", "decided", "due", "tried", "snoozed", "frozen", "lease"})
+_FLAGS = frozenset({"urgent", "once_more", "untold", "settled"})
+_ACTIONS = frozenset({"proposed", "action"})
+_LISTS = frozenset({"warnings", "participants"})
+
+
+def to_column(name: str, value: Any) -> Any:
+    if name in _ACTIONS:
+        return value.model_dump_json()
+    if name in _LISTS:
+        return json.dumps(value)
+    if name in _FLAGS:
+        return int(value)
+    if name in _TIMES and value is not None:
+        return clock.to_ms(value)
+    return value
+
+
+def read_row(row: Row) -> Request:
+    found = dict(zip(NAMES, row, strict=True))
+    found["action"] = read_action(found["action"])
+    found["proposed"] = read_action(found["proposed"])
+    found |= {name: tuple(json.loads(found[name])) for name in _LISTS}
+    found |= {name: bool(found[name]) for name in _FLAGS}
+    found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
+    return Request(**found)

@@ -1,0 +1,119 @@
+"""What the person does with a mail that triage left to them: reply, archive, later, or leave it to an assistant."""
+
+import asyncio
+from contextlib import suppress
+from datetime import datetime, timedelta
+from typing import Any
+
+from deskhand.app import Desk
+from deskhand.clock import iso
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound, printable
+from deskhand.gate.files import fenced
+from deskhand.mail.changes import Deed
+from deskhand.orchestrator import files, mails, rules, steps
+from deskhand.orchestrator.steps import Held, LeaseLost, Step
+from deskhand.orchestrator.triage import Decision
+from deskhand.orchestrator.watcher import key_of
+
+OPEN: tuple[steps.State, ...] = (*steps.LEFT, "handed")
+"""States in which the person may still decide."""
+LONGEST_WORDS = 2000
+
+
+async def find(desk: Desk, message_id: str) -> Step:
+    """The step of a mail that the person may decide; Denied where it was decided."""
+    step = await desk.store.read(steps.find, f"mail:{await key_of(desk, message_id)}")
+    if step is None:
+        raise NotFound(f"no mail {printable(message_id)} waits for your decision")
+    if step.state not in OPEN:
+        raise _decided(step)
+    return step
+
+
+async def reply(desk: Desk, message_id: str, text: str) -> str:
+    """Draft this reply; the id of the draft, which waits for the person's yes like any other."""
+    if not text.strip():
+        raise InvalidInput("Write the reply first; nothing was done.")
+    decision = Decision(decision="draft_reply", confidence=1, reasoning="You wrote this reply.", reply_body=text)
+    step = await _decide(desk, await find(desk, message_id), decision)
+    if step.data.draft_id is None:
+        said = step.data.decision.reasoning if step.data.decision else "it was decided otherwise"
+        raise InvalidInput(f"No draft could be made: {said}")
+    return step.data.draft_id
+
+
+async def archive(desk: Desk, message_id: str) -> None:
+    """Out of the inbox, and its note to Done."""
+    if desk.settings.dev_mode:
+        raise Denied("DEV_MODE is on: nothing is changed", reason="dev_mode", hint="set DEV_MODE=false")
+    step = await find(desk, message_id)
+    await desk.mailbox.change([step.data.message_id], Deed("archive"))
+    await _decide(desk, step, Decision(decision="archive", confidence=1, reasoning="You archived it."))
+
+
+async def put_off(desk: Desk, message_id: str, until: datetime | None) -> None:
+    """Until then it is not shown; without a time it is back."""
+    if until is not None and until <= desk.now():
+        raise InvalidInput("That time is over; nothing was changed.")
+    step = await find(desk, message_id)
+    if not await desk.store.write(steps.put_off, step.key, until):
+        raise _decided(step)
+
+
+async def hand_over(desk: Desk, message_id: str, words: str) -> None:
+    """Leave it to an assistant: `list_pending` tells it what the person asks for."""
+    asked = words.strip()[:LONGEST_WORDS]
+    if not asked:
+        raise InvalidInput("Say what the assistant should do; nothing was done.")
+    step = await find(desk, message_id)
+    if not await desk.store.write(steps.hand_over, step, asked):
+        raise _decided(step)
+    await _mark(desk, step, {"handed_over": iso(desk.now())}, f"## For an assistant\n\n{fenced(asked)}")
+
+
+async def take_back(desk: Desk, message_id: str) -> None:
+    step = await find(desk, message_id)
+    if not await desk.store.write(steps.hand_over, step, None):
+        raise _decided(step)
+
+
+async def apply_rules(desk: Desk, rule: rules.Rule) -> int:
+    """Let the rules decide again about what waits and suits this one; how many mails that are."""
+    woken = 0
+    for step in await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT):
+        with suppress(NotFound):
+            mail = await desk.mailbox.get(step.data.message_id)
+            if rule.holds(mail):
+                woken += await desk.store.write(steps.wake, step, step.data, steps.LEFT, desk.now())
+    return woken
+
+
+async def _decide(desk: Desk, step: Step, decision: Decision) -> Step:
+    """Carry the decision out now, as a worker would; what cannot be done now a worker tries again."""
+    lease = timedelta(seconds=desk.settings.lease_seconds)
+    data = step.data.model_copy(update={"proposed": decision, "by_person": True})
+    claimed = None
+    if await desk.store.write(steps.wake, step, data, OPEN, desk.now()):
+        claimed = await desk.store.write(steps.claim_named, step.key, desk.now(), lease)
+    if claimed is None:
+        raise _decided(step)
+    by = mails.Triage(rules.RulesFile(desk.settings.home), None)
+    async with Held(desk.store, claimed, lease, desk.now) as held:
+        try:
+            await mails.advance(desk, by, held)
+        except LeaseLost:
+            raise _decided(step) from None
+        except DeskError as error:
+            await held.postpone(f"{error.code}: {error.message}", desk.now() + steps.backoff(0, 0.5))
+            raise
+        return held.step
+
+
+async def _mark(desk: Desk, step: Step, marks: dict[str, Any], appended: str) -> None:
+    if step.data.note is not None:
+        with suppress(FileNotFoundError, NotFound):
+            await asyncio.to_thread(files.mark, desk.own_root, files.NEEDS_ACTION, step.data.note, marks, appended)
+
+
+def _decided(step: Step) -> Denied:
+    return Denied(f"This mail was decided meanwhile ({step.state}). Nothing was done.", reason="decided")

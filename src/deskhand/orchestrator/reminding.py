@@ -1,0 +1,97 @@
+"""Looks whether somebody answered the mails after which the person wants to be told if nobody does, and tells them."""
+
+import logging
+from datetime import timedelta
+from email.parser import BytesHeaderParser
+
+from anyio import to_thread
+
+from deskhand.app import Desk
+from deskhand.errors import DeskError, NotFound
+from deskhand.gate import follow_ups
+from deskhand.gate.askers import asking_as
+from deskhand.gate.follow_ups import AwaitedAnswer
+from deskhand.mail import MailSummary
+from deskhand.mail.addresses import people
+
+log = logging.getLogger("deskhand.reminding")
+
+EVERY = 30.0
+"""Seconds between two looks at what is awaited."""
+_PATIENCE = timedelta(days=1)
+"""For so long after its time a mailbox that does not answer is asked again."""
+_CLOCKS = timedelta(minutes=1)
+"""So far the mailbox's clock may be behind."""
+_NO_PERSON = ("x-autoreply", "x-autorespond", "x-autoresponder", "x-failed-recipients")
+_MACHINES = frozenset({"mailer-daemon", "postmaster"})
+
+
+async def look(desk: Desk, *, all_of_them: bool = False) -> None:
+    """One pass; all of them, or those whose turn it is."""
+    for question in await desk.store.write(follow_ups.take_up_answers, desk.now()):
+        await desk.door.ensure_waiting(question)  # where the last process ended before its file lay there
+    for awaited in await desk.store.write(follow_ups.take_to_look_at, desk.now(), all_of_them=all_of_them):
+        await _look_at(desk, awaited)
+
+
+async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
+    unseen: str | None = None
+    is_due = desk.now() >= awaited.due
+    try:
+        if await _is_answered(desk, awaited):
+            await desk.store.write(follow_ups.mark_answered, awaited)
+            return
+    except DeskError as error:
+        unseen = error.message
+        log.warning("not_looked_at", extra={"request": awaited.request.id, "why": error.message})
+        is_due = desk.now() >= awaited.due + _PATIENCE
+    if is_due:
+        with asking_as("your desk, because you wanted to be told"):
+            question = follow_ups.ask_about(awaited, unseen)
+            asked = await desk.store.write(follow_ups.tell, awaited, question, desk.now())
+        if asked is not None:
+            await desk.door.ensure_waiting(asked)
+
+
+async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
+    """Whether a person wrote in the thread after the mail had left."""
+    request = awaited.request
+    own = {request.action.account.casefold(), *desk.settings.own_addresses}
+    try:
+        thread = await desk.mailbox.thread(request.thread_id or request.action.thread_id or "")
+    except NotFound:
+        return False
+    known = {request.message_id, request.action.reply_to_message_id}
+    for mail in thread:
+        is_new = mail.id not in known and mail.date >= request.left - _CLOCKS
+        if is_new and _is_from_others(mail, own) and await _is_by_person(desk, mail):
+            return True
+    return False
+
+
+def _is_from_others(mail: MailSummary, own: set[str]) -> bool:
+    senders = {person.address.casefold() for person in people(mail.sender)}
+    return bool(senders) and senders.isdisjoint(own)
+
+
+async def _is_by_person(desk: Desk, mail: MailSummary) -> bool:
+    raw = await desk.mailbox.read_raw(mail.id)
+    return not await to_thread.run_sync(is_by_machine, raw)
+
+
+def is_by_machine(raw: bytes) -> bool:
+    """Whether a program wrote the mail by itself: an absence note, a receipt, a bounce."""
+    head = BytesHeaderParser().parsebytes(raw)
+
+    def first(name: str) -> str:
+        return str(head.get(name, "")).strip().casefold()
+
+    sender = next(iter(people(first("From"))), None)
+    return (
+        first("Auto-Submitted").partition(";")[0].strip() not in ("", "no")
+        or any(name in head for name in _NO_PERSON)
+        or first("Precedence") in ("auto_reply", "bulk", "junk")
+        or first("Return-Path") == "<>"
+        or head.get_content_type() == "multipart/report"
+        or (sender is not None and sender.address.partition("@")[0] in _MACHINES)
+    )

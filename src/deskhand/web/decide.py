@@ -1,0 +1,267 @@
+"""To decide: the mails that triage left to the person, each whole beside the list, and rules that are made from one.
+
+What changes the mailbox or the rules wants the same proof as every change of mails.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+from urllib.parse import urlencode
+
+from pydantic import ValidationError
+from starlette.datastructures import FormData
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from deskhand.app import Desk
+from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.mail import FullMessage, MailSummary
+from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
+from deskhand.orchestrator.rules import Rule
+from deskhand.orchestrator.steps import Step
+from deskhand.web import snoozing, times
+from deskhand.web.entry import effect, page
+from deskhand.web.proving import claim_in
+from deskhand.web.render import render
+from deskhand.web.request import desk_of, done_in, number_in, text_in
+from deskhand.web.unavailable import or_unavailable
+
+PAGE = 25
+PERSON = "person"
+_RULE_FIELDS = ("sender", "domain", "list_id", "subject")
+_SHOWN = 25
+_DONE = {
+    "archived": "Archived.",
+    "later": "Put off. It comes back by itself.",
+    "back": "It waits for your decision again.",
+    "handed": "Left to an assistant, with your words.",
+    "first": "Your answer counts from now on.",
+    "rule": "The rule counts from the next mail on.",
+}
+
+
+def routes() -> list[Route]:
+    return [
+        page("/decide", or_unavailable("To decide", _show), linked=True),
+        page("/decide/rule", or_unavailable("To decide", _try_rule)),
+        effect("/decide/rule", _make_rule),
+        effect("/decide/first", _answer_first),
+        effect("/decide/reply", _act("", _reply)),
+        effect("/decide/archive", _act("archived", _archive)),
+        effect("/decide/later", _act("later", _put_off)),
+        effect("/decide/hand", _act("handed", _hand_over)),
+        effect("/decide/back", _act("back", _bring_back)),
+    ]
+
+
+# Showing.
+
+
+async def _show(request: Request, problem: DeskError | None = None, typed: FormData | None = None) -> Response:
+    desk = desk_of(request)
+    now = desk.now()
+    count = max(number_in(request, "count", digits=4) or 0, PAGE)
+    left = await desk.store.read(steps.list_left, now, min(count, steps.MOST_LEFT) + 1)
+    later = await desk.store.read(steps.list_put_off, now, steps.MOST_LEFT)
+    handed = await desk.store.read(steps.list_handed, steps.MOST_LEFT)
+    named = text_in(typed, "mail") if typed else request.query_params.get("mail", "")
+    chosen = await _choose(desk, named, left)
+    opened = await _open(desk, chosen) if chosen else {"mail": None}
+    known = {
+        "problem": problem,
+        "rows": await _rows(desk, left[:count]),
+        "more": len(left) > count and count + PAGE,
+        "later": await _rows(desk, [step for step, _ in later[:PAGE]]),
+        "until": {step.key: until for step, until in later},
+        "handed": await _rows(desk, handed[:PAGE]),
+        "looks": await desk.store.read(first_look.list_open),
+        "declined": await desk.store.read(first_look.list_declined),
+        "step": chosen,
+        "alone": bool(named),
+        "done": done_in(request, _DONE),
+        "typed": typed or {},
+        "moment": partial(times.moment, now=now, zone=desk.settings.timezone),
+    }
+    return await render(request, "decide.html", title="To decide", **known | opened)
+
+
+async def _choose(desk: Desk, named: str, left: Sequence[Step]) -> Step | None:
+    """The mail that was asked for, else the first one."""
+    if named:
+        try:
+            return await deciding.find(desk, named)
+        except (Denied, NotFound):
+            return None
+    return next(iter(left), None)
+
+
+async def _rows(desk: Desk, found: Sequence[Step]) -> list[tuple[Step, MailSummary | None]]:
+    """Each with its mail as a list shows it; None where the mailbox has it no longer."""
+    ids = [step.data.message_id for step in found]
+    try:
+        mails = {mail.id: mail for mail in await desk.mailbox.list_mails(ids)}
+    except NotFound:
+        every = await asyncio.gather(*(_summary(desk, step) for step in found))
+        return list(zip(found, every, strict=True))
+    return [(step, mails.get(step.data.message_id)) for step in found]
+
+
+async def _summary(desk: Desk, step: Step) -> MailSummary | None:
+    try:
+        return (await pending.fetch(desk, step.data)).summary
+    except NotFound:
+        return None
+
+
+async def _open(desk: Desk, step: Step) -> dict[str, Any]:
+    """The mail beside the list, and what can be done with it."""
+    zone = desk.settings.timezone
+    try:
+        mail = await pending.fetch(desk, step.data)
+    except NotFound:
+        mail = None
+    decision = step.data.decision
+    return {
+        "mail": mail,
+        "why": decision and (decision.info_needed or decision.reasoning),
+        "target": decision and decision.delegation_target,
+        "choices": [(value, *each) for value, each in snoozing.offered(desk.now(), zone).items()],
+        "suits": _suits(mail) if mail else {},
+    }
+
+
+def _suits(mail: FullMessage) -> dict[str, str]:
+    """What a rule about mails like this one could ask for."""
+    address = triage.sender(mail)
+    domain = address.rpartition("@")[2]
+    offered = {"sender": address, "domain": domain, "list_id": mail.list_id, "subject": mail.summary.subject}
+    return {name: value for name, value in offered.items() if value.strip()}
+
+
+# Deciding.
+
+_Doing = Callable[[Desk, str, FormData], Awaitable[str | None]]
+"""Does it, for a mail by its id; returns where to go, if not to the next mail."""
+
+
+def _act(done: str, act: _Doing) -> Callable[[Request, FormData], Awaitable[Response]]:
+    """An effect that decides one mail and opens the next; what was refused is shown with what was typed."""
+
+    async def answer(request: Request, form: FormData) -> Response:
+        desk = desk_of(request)
+        message_id = text_in(form, "mail")
+        following = await _find_next(desk, message_id)
+        try:
+            if done == "archived":
+                await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+            place = await act(desk, message_id, form)
+        except (Denied, InvalidInput, NotFound) as failure:
+            return await _show(request, failure, form)
+        await desk.record(PERSON, "decide_mail", message_id, {"done": done or "replied"}, None, 0)
+        return RedirectResponse(place or f"/decide?{urlencode({'done': done} | following)}", 303)
+
+    return answer
+
+
+async def _find_next(desk: Desk, message_id: str) -> dict[str, str]:
+    """The mail that follows this one in the list, as the address names it."""
+    left = await desk.store.read(steps.list_left, desk.now(), steps.MOST_LEFT)
+    ids = [step.data.message_id for step in left]
+    if message_id not in ids[:-1]:
+        return {}
+    return {"mail": ids[ids.index(message_id) + 1]}
+
+
+async def _reply(desk: Desk, message_id: str, form: FormData) -> str:
+    text = text_in(form, "text").replace("\r\n", "\n")
+    return f"/approvals/{await deciding.reply(desk, message_id, text)}"
+
+
+async def _archive(desk: Desk, message_id: str, form: FormData) -> None:
+    del form
+    await deciding.archive(desk, message_id)
+
+
+async def _put_off(desk: Desk, message_id: str, form: FormData) -> None:
+    until = snoozing.read_until(form, desk.now(), desk.settings.timezone)
+    await deciding.put_off(desk, message_id, until)
+
+
+async def _hand_over(desk: Desk, message_id: str, form: FormData) -> None:
+    await deciding.hand_over(desk, message_id, text_in(form, "words").replace("\r\n", "\n"))
+
+
+async def _bring_back(desk: Desk, message_id: str, form: FormData) -> str:
+    del form
+    step = await deciding.find(desk, message_id)
+    if step.state == "handed":
+        await deciding.take_back(desk, message_id)
+    else:
+        await deciding.put_off(desk, message_id, None)
+    return f"/decide?{urlencode({'done': 'back', 'mail': message_id})}"
+
+
+# The first look into a mailbox.
+
+
+async def _answer_first(request: Request, form: FormData) -> Response:
+    await first_look.answer(desk_of(request), text_in(form, "mailbox"), text_in(form, "answer"))
+    return RedirectResponse("/decide?done=first", 303)
+
+
+# Rules.
+
+
+async def _try_rule(request: Request) -> Response:
+    """What a rule would have done with the last mails, before it counts."""
+    given = request.query_params
+    return await _show_rule(request, {name: given.get(name, "") for name in ("by", *_RULE_FIELDS, "mail")})
+
+
+async def _show_rule(request: Request, given: dict[str, str], problem: DeskError | None = None) -> Response:
+    desk = desk_of(request)
+    rule = _read_rule(given)
+    touched, looked_at = await rules.find_touched(desk, rule)
+    return await render(
+        request,
+        "rule.html",
+        title="Always archive these",
+        here="/decide",
+        problem=problem,
+        rule=rule,
+        given=given,
+        count=len(touched),
+        looked_at=looked_at,
+        touched=touched[:_SHOWN],
+        moment=partial(times.moment, now=desk.now(), zone=desk.settings.timezone),
+    )
+
+
+def _read_rule(given: dict[str, str]) -> Rule:
+    by = given["by"]
+    value = given.get(by, "").strip() if by in _RULE_FIELDS else ""
+    if not value:
+        raise InvalidInput("Say which mails the rule is for.", hint="go back and choose one of the four")
+    words = {"sender": "from", "domain": "from everybody at", "list_id": "of the list", "subject": "with the subject"}
+    name = f"always archive mail {words[by]} {value}"[:200]
+    try:
+        return Rule.model_validate({"name": name, by: value, "decision": "archive"})
+    except ValidationError as error:
+        raise InvalidInput("that is no rule", hint="; ".join(each["msg"] for each in error.errors())) from error
+
+
+async def _make_rule(request: Request, form: FormData) -> Response:
+    desk = desk_of(request)
+    given = {name: text_in(form, name) for name in ("by", *_RULE_FIELDS, "mail")}
+    rule = _read_rule(given)
+    try:
+        await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+        await asyncio.to_thread(rules.add_rule, desk.settings.home, rule)
+    except Denied as failure:
+        return await _show_rule(request, given, failure)
+    await desk.record(PERSON, "make_rule", rule.name, rule.model_dump(exclude_none=True), None, 0)
+    if text_in(form, "now"):
+        await deciding.apply_rules(desk, rule)
+    return RedirectResponse("/decide?done=rule", 303)

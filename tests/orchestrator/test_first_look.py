@@ -1,0 +1,31 @@
+"""The first `deskhand up` on a terminal: it asks before it brings mail in."""
+
+import json
+
+from tests.gate.test_terminal_yes import Keyboard
+from tests.mail.letters import letter
+from tests.orchestrator.office import Office
+from tests.orchestrator.test_running import until
+from tests.requirements import requirement
+
+
+@requirement("decide:first")
+def test_a_terminal_asks_at_the_first_start_and_takes_the_word(office: Office) -> None:
+    office.receive(letter(subject="Hm", message_id="<1@x>"), letter(subject="Ah", message_id="<2@x>"))
+    desk = Keyboard(office.home, "up", "--no-browser", "--port", "0")
+    desk.wait_for("2 unread mails of the last 3650 days in me@example.com: bring them in?")
+    desk.type("perhaps\n")
+    desk.wait_for("perhaps")
+    desk.type("\n")
+    desk.wait_for("open http")
+    asked = json.loads(office.home.command("mail", "bring-in", "--json").stdout)
+    assert asked == [{"mailbox": "local:me@example.com", "unread": 2, "days": 3650, "answer": None}]
+    assert office.files("Needs_Action") == []
+
+    office.receive(letter(subject="Since", message_id="<3@x>"))
+    assert office.home.command("mail", "bring-in", "new").returncode == 0
+    until(lambda: office.files("Needs_Action"))
+    desk.interrupt()
+    desk.end()
+    assert "since" in office.only("Needs_Action").name
+    assert "nothing to answer" in office.home.command("mail", "bring-in", "none").stdout

@@ -1,0 +1,308 @@
+"""Mails that triage left to the person: decided on the page, with and without JavaScript, and rules made from one."""
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from mcp import Client
+
+from deskhand.app import Desk
+from deskhand.config import load
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.notes import frontmatter
+from deskhand.orchestrator.loop import Orchestrator
+from deskhand.servers.server import DeskServer
+from deskhand.servers.triage import triage_tools
+from deskhand.web.site import site
+from tests.mail.letters import letter
+from tests.requirements import requirement
+from tests.web.browser import PHONE, chromium, judged, needs_axe, needs_chromium, quiet_page, sign_in
+from tests.web.person import Person, served, signed_in
+
+pytestmark = pytest.mark.anyio
+SUBJECTS = ("Oak boards", "The school trip", "Weekly figures 46", "Weekly figures 47", "Roof quote")
+
+
+def mails() -> list[bytes]:
+    made = []
+    for number, subject in enumerate(SUBJECTS):
+        if subject.startswith("Weekly"):
+            mail = letter(
+                sender="Figures <robot@figures.example>", subject=subject, message_id=f"<{number}@figures.example>"
+            )
+            made.append(b"List-Id: Our figures <weekly.figures.example>\r\n" + mail)
+        else:
+            made.append(letter(subject=subject, message_id=f"<{number}@example.org>", body=f"About {subject}."))
+    return made
+
+
+async def work(desk: Desk, *, asks: bool = False) -> None:
+    orchestrator = Orchestrator(desk, asks=asks)
+    await orchestrator.once()
+    await orchestrator.close()
+
+
+async def receive(desk: Desk, *letters: bytes) -> None:
+    assert isinstance(desk.mailbox, LocalMailbox)
+    await desk.mailbox.receive([Incoming(each, seen=False) for each in letters])
+
+
+@dataclass
+class Room:
+    desk: Desk
+    address: str
+    person: Person
+
+    @property
+    def rules(self) -> Path:
+        return self.desk.settings.home / "rules.toml"
+
+    def notes(self, folder: str = "Needs_Action") -> list[Path]:
+        return sorted((self.desk.settings.vault / folder).glob("*.md"))
+
+    async def read(self, path: str = "/decide") -> str:
+        answer = await self.person.reads(path)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    async def listed(self) -> list[str]:
+        rows = re.search(r'<ol class="cards pick">(.*?)</ol>', await self.read(), re.DOTALL)
+        return re.findall(r'class="subject"><bdi>(.*?)</bdi>', rows[1]) if rows else []
+
+    async def do(self, what: str, subject: str, **fields: str) -> str:
+        (found,) = await self.desk.mailbox.search(f'subject:"{subject}" -in:sent', 5)
+        answer = await self.person.sends(f"/decide/{what}", {"mail": found.id} | fields)
+        if answer.status_code == 303:
+            return str(answer.headers["location"])
+        return f"{answer.status_code} {answer.text}"
+
+
+@pytest.fixture
+async def room(tmp_path: Path) -> AsyncIterator[Room]:
+    (tmp_path / "vault").mkdir()
+    environment = {
+        "DESKHAND_HOME": str(tmp_path / "home"),
+        "VAULT_PATH": str(tmp_path / "vault"),
+        "DESKHAND_ADDRESS": "me@example.com",
+        "DESKHAND_TIMEZONE": "Europe/Berlin",
+        "DESKHAND_FIRST_DAYS": "3650",
+    }
+    desk = Desk(load(environment).settings)
+    await receive(desk, *mails())
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        yield Room(desk, address, person)
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("decide:list")
+@requirement("decide:answers")
+async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_it_does_what_it_says(room: Room) -> None:
+    desk = room.desk
+    await work(desk)
+    assert await room.listed() == list(SUBJECTS)
+    first = await room.read()
+    assert "About Oak boards." in first
+    assert "<strong>5</strong> mails that nobody has decided" in first
+    assert '<a href="/decide">5 mails wait for your decision</a>' in await room.read("/")
+
+    draft = await room.do("reply", "Oak boards", text="Friday is fine.\r\nMe")
+    assert draft.startswith("/approvals/draft-")
+    card = await room.read(draft)
+    assert "Friday is fine.\nMe" in card
+    assert "ann@example.org" in card
+    assert await desk.mailbox.search("in:sent", 5) == []
+
+    assert "mail=" in await room.do("archive", "school trip")
+    (gone,) = await desk.mailbox.search('subject:"school trip"', 5)
+    assert "INBOX" not in gone.labels
+    assert ["school" in each.name for each in room.notes("Done")] == [True]
+
+    assert "done=later" in await room.do("later", "figures 46", until="tomorrow")
+    assert "done=later" in await room.do("later", "figures 47", until="when", when="+3d")
+    assert await room.listed() == ["Roof quote"]
+    assert "2 put off" in await room.read()
+    assert "done=back" in await room.do("back", "figures 47")
+    assert await room.listed() == ["Weekly figures 47", "Roof quote"]
+
+    empty = await room.do("reply", "Roof quote", text="  ")
+    assert empty.startswith("422")
+    assert "Write the reply first" in empty
+    assert (await room.do("later", "Roof quote", until="when", when="sometime")).startswith("422")
+    assert (await room.do("later", "Roof quote", until="when", when="2020-01-01T10:00")).startswith("422")
+    assert "decided meanwhile" in await room.do("reply", "Oak boards", text="Once more")
+    assert (await room.person.reads("/decide?mail=nobody-has-this")).status_code == 200
+
+
+@requirement("decide:answers")
+async def test_what_was_put_off_comes_back_by_itself(room: Room) -> None:
+    desk = room.desk
+    await work(desk)
+    await room.do("later", "Oak boards", until="hour")
+    assert "Oak boards" not in await room.listed()
+    await work(desk)
+    assert "Oak boards" not in await room.listed()
+
+    real = desk.now
+    desk.now = lambda: real() + timedelta(minutes=61)
+    assert "Oak boards" in await room.listed()
+
+
+@requirement("decide:handed")
+async def test_an_assistant_finds_what_was_given_to_it_first_and_its_answer_comes_back(room: Room) -> None:
+    desk = room.desk
+    await work(desk)
+    assert "done=handed" in await room.do("hand", "Roof quote", words="Compare it with last year's.")
+    assert "Roof quote" not in await room.listed()
+    (note,) = [each for each in room.notes() if "roof" in each.name]
+    assert "Compare it with last year's." in note.read_text()
+    assert frontmatter.parse(note.read_text()).frontmatter["status"] == "needs_info"
+
+    async with Client(DeskServer("desk", triage_tools(desk))) as client:
+        listed = (await client.call_tool("list_pending", {"limit": 3})).structured_content["result"]
+        assert listed[0]["asked"] == "Compare it with last year's."
+        assert ["asked" in each for each in listed] == [True, False, False]
+        given = {"message_id": listed[0]["message_id"], "decision": "needs_info", "reasoning": "It is dearer."}
+        await client.call_tool("propose_decision", given | {"info_needed": "Take it at 9,400?"})
+    await work(desk)
+    assert "Roof quote" in await room.listed()
+    (found,) = await desk.mailbox.search('subject:"Roof quote"', 5)
+    assert "Take it at 9,400?" in await room.read(f"/decide?mail={quote(found.id)}")
+
+    await room.do("hand", "Roof quote", words="Again")
+    assert "done=back" in await room.do("back", "Roof quote")
+    assert "Roof quote" in await room.listed()
+
+
+@requirement("decide:rule")
+async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decides(room: Room) -> None:
+    desk = room.desk
+    await work(desk)
+    for by, value, touched in (
+        ("sender", "robot@figures.example", 2),
+        ("domain", "example.org", 3),
+        ("list_id", "weekly.figures.example", 2),
+        ("subject", "figures 46", 1),
+    ):
+        shown = await room.read(f"/decide/rule?by={by}&{by}={quote(value)}")
+        assert f"Of the last 5 mails it would have archived <strong>{touched}</strong>" in shown
+    assert not room.rules.exists()
+    assert (await room.person.reads("/decide/rule?by=list_mail&list_mail=true")).status_code == 422
+
+    made = await room.person.sends("/decide/rule", {"by": "list_id", "list_id": "weekly.figures.example", "now": "1"})
+    assert made.status_code == 303
+    assert 'list_id = "weekly.figures.example"' in room.rules.read_text()
+    assert "newsletter = true" in room.rules.read_text()
+    await work(desk)
+    assert await room.listed() == ["Oak boards", "The school trip", "Roof quote"]
+    assert len(room.notes("Done")) == 2
+
+    room.rules.write_text(f"# mine\n{room.rules.read_text()}")
+    await room.person.sends("/decide/rule", {"by": "sender", "sender": "x@example.org"})
+    assert room.rules.read_text().startswith("# mine\n")
+    assert room.rules.read_text().count("[[rule]]") == 3
+    room.rules.write_text("rule = [")
+    refused = await room.person.sends("/decide/rule", {"by": "sender", "sender": "y@example.org"})
+    assert refused.status_code == 422
+    assert room.rules.read_text() == "rule = ["
+
+
+@requirement("decide:first")
+async def test_a_first_run_writes_nothing_before_the_person_has_answered(room: Room) -> None:
+    desk = room.desk
+    await work(desk, asks=True)
+    await work(desk, asks=True)
+    assert room.notes() == []
+    question = "5 unread mails of the last 3650 days in me@example.com: bring them in?"
+    assert question in await room.read("/")
+    assert question in await room.read()
+    await receive(desk, letter(subject="Since then", message_id="<new@example.org>"))
+
+    async def say(answer: str) -> int:
+        given = {"mailbox": "local:me@example.com", "answer": answer}
+        done = (await room.person.sends("/decide/first", given)).status_code
+        await work(desk, asks=True)
+        return done
+
+    assert await say("perhaps") == 422
+    assert await say("none") == 303
+    assert room.notes() == []
+    assert "No mail of <bdi>me@example.com</bdi> is brought in" in await room.read()
+    assert await say("new") == 303
+    assert ["since-then" in each.name for each in room.notes()] == [True]
+    assert question not in await room.read()
+
+
+@requirement("decide:first")
+async def test_all_brings_in_all_and_a_setting_answers_beforehand(room: Room, tmp_path: Path) -> None:
+    await work(room.desk, asks=True)
+    await room.person.sends("/decide/first", {"mailbox": "local:me@example.com", "answer": "all"})
+    await work(room.desk, asks=True)
+    assert len(room.notes()) == 5
+
+    for word, expected in (("all", 5), ("new", 0), ("none", 0)):
+        vault = tmp_path / word
+        vault.mkdir()
+        environment = {"DESKHAND_HOME": str(tmp_path / f"home-{word}"), "VAULT_PATH": str(vault)}
+        environment |= {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_FIRST_DAYS": "3650"}
+        desk = Desk(load(environment | {"DESKHAND_FIRST_MAIL": word}).settings)
+        await receive(desk, *mails())
+        await work(desk, asks=True)
+        await receive(desk, letter(subject="Since then", message_id="<new@example.org>"))
+        await work(desk, asks=True)
+        assert len(list((vault / "Needs_Action").glob("*.md"))) == expected + (word != "none")
+        await desk.close_mailbox()
+        desk.close()
+
+
+@needs_chromium
+@needs_axe
+@requirement("decide:list")
+@requirement("page:accessible")
+async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: Room) -> None:
+    desk = room.desk
+    await work(desk, asks=True)
+    async with chromium() as browser, quiet_page(browser, room.address) as page:
+        await sign_in(page, desk)
+        await page.goto("/decide")
+        assert await judged(page) == []  # the question, and nothing to decide
+        await page.get_by_role("button", name="All of them").click()
+        await work(desk, asks=True)
+        await page.goto("/decide")
+        await page.keyboard.press("j")
+        await page.get_by_role("heading", name="The school trip", level=1).wait_for()
+        for key, closed in (("r", "Make the draft"), ("s", "One hour"), ("h", "Give it away"), ("l", "Try it")):
+            await page.keyboard.press(key)
+            await page.get_by_role("button", name=closed).first.wait_for()
+            await page.evaluate("document.activeElement.blur()")
+        assert await judged(page) == []
+        await page.keyboard.press("k")
+        await page.get_by_role("heading", name="Oak boards", level=1).wait_for()
+        await page.keyboard.press("e")
+        await page.get_by_role("heading", name="The school trip", level=1).wait_for()
+        await page.get_by_text("Archived.", exact=True).wait_for()
+        assert await page.locator("#count-decide").text_content() == "4 mails"
+        await page.keyboard.press("l")
+        await page.get_by_role("button", name="Try it on the last 100 mails").click()
+        await page.get_by_role("button", name="Make this rule").wait_for()
+        assert await judged(page) == []
+
+
+@needs_chromium
+@requirement("decide:list")
+async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(room: Room) -> None:
+    await work(room.desk)
+    async with chromium() as browser, quiet_page(browser, room.address, javascript=False, size=PHONE) as page:
+        await sign_in(page, room.desk)
+        await page.goto("/decide")
+        await page.get_by_role("link", name="Roof quote").click()
+        await page.get_by_role("region", name="The mail").get_by_text("About Roof quote.").wait_for()
+        await page.get_by_text("Reply", exact=True).click()
+        await page.get_by_label("Your reply").fill("Thank you.")
+        await page.get_by_role("button", name="Make the draft").click()
+        await page.get_by_role("heading", name="Re: Roof quote").wait_for()
+        await page.get_by_role("button", name="Approve").wait_for()
