@@ -183,6 +183,10 @@ SHOWN = """async () => {
     await new Promise((go) => setTimeout(go, 20));
   }
 }"""
+REPLACED = """async () => {
+  const [name, ...old] = await caches.keys();
+  return name?.includes("99.0.0") && !old.length;
+}"""
 KEPT = """async () => {
   const kept = [];
   for (const name of await caches.keys()) {
@@ -238,9 +242,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
 
             monkeypatch.setattr(phone, "__version__", "99.0.0")
             await page.evaluate("navigator.serviceWorker.getRegistration().then((each) => each.update())")
-            await page.wait_for_function(
-                "async () => { const [name, ...old] = await caches.keys(); return name?.includes('99.0') && !old.length }"
-            )
+            await page.wait_for_function(REPLACED)
             for path in ("/phone", "/pair/x", phone.OFFLINE):
                 await page.goto(path)
                 assert await judged(page) == []

@@ -38,7 +38,7 @@ _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "p
 _PASSING = ("./cache", "./running.json", "./desk.sock", "./token")
 """Never moved: what can be made again, or holds for a moment."""
 _KNOWN = ("./proof.key", "./push.key", "./password.sealed")
-"""Not moved into the guarded home: the account may know the keys by which the desk, and push services, know it again."""
+"""Not moved into the guarded home: the account may know by which keys the desk is known, also to itself."""
 _LEAD_AWAY = (
     "gmail_api_endpoint",
     "imap_url",
