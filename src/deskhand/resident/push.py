@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from functools import partial
 
+from deskhand.abroad import Reach
 from deskhand.app import Desk
 from deskhand.resident.notify import Deliver, Known, Pace, tell_all
 from deskhand.web import subscriptions
@@ -14,15 +15,17 @@ PART = "push"
 
 
 async def run(desk: Desk, pace: Pace | None = None) -> None:
+    reach = reach_of(desk)
+
     async def list_receivers() -> Mapping[str, Deliver]:
         found = await desk.store.read_one(subscriptions.list_subscriptions)
-        return {each.name: partial(_deliver, desk, each) for each in found}
+        return {each.name: partial(_deliver, desk, reach, each) for each in found}
 
     await tell_all(desk, PART, list_receivers, pace or Pace())
 
 
-async def _deliver(desk: Desk, to: Subscription, found: Known) -> bool:
-    sender = PushSender(make_key(desk.secret("push.key")), desk.settings.inbox_origin, reach_of(desk))
+async def _deliver(desk: Desk, reach: Reach, to: Subscription, found: Known) -> bool:
+    sender = PushSender(make_key(desk.secret("push.key")), desk.settings.inbox_origin, reach)
     counts = {"waiting": len(found.waiting), "down": len(found.down)}
     outcome = await sender.send(json.dumps(counts).encode(), to, desk.now())
     if outcome == "gone" and await desk.store.write(subscriptions.end, to.name):

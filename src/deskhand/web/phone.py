@@ -1,5 +1,6 @@
 """The desk as an app on a phone: paired by a code, told by push, with a page for when it cannot be reached."""
 
+import asyncio
 import json
 from functools import cache, partial
 from hashlib import sha256
@@ -33,6 +34,8 @@ DONE = {
     "ended": "That browser is told nothing more.",
 }
 _LONGEST = 2000
+_SECONDS = 5
+"""In which a push service has to be found."""
 
 
 def routes() -> list[Route]:
@@ -111,7 +114,8 @@ async def _read_subscription(request: Request, text: str) -> Subscription:
     if not is_whole or not are_keys(public_key, secret):
         raise InvalidInput("the browser gave no address for messages", hint="it needs JavaScript and your permission")
     try:
-        await reach_of(desk).find(endpoint)
+        async with asyncio.timeout(_SECONDS):
+            await reach_of(desk).find(endpoint)
     except (WrongPlace, OSError, UnicodeError) as error:
         why = str(error) if isinstance(error, WrongPlace) else "it cannot be found"
         raise InvalidInput(f"the push service of this browser is not asked: {why}") from None

@@ -7,9 +7,11 @@ which browser, they know all the same.
 import asyncio
 import json
 import os
+import ssl
 from base64 import urlsafe_b64decode
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 from hashlib import sha256
 from http import HTTPStatus
 from ipaddress import ip_address, ip_network
@@ -43,7 +45,7 @@ def reach_of(desk: Desk) -> Reach:
     def may_reach(address: str) -> bool:
         return is_public(address) or any(ip_address(address) in each for each in own)
 
-    return Reach(may_reach)
+    return Reach(may_reach, cache(ssl.create_default_context))
 
 
 def make_key(secret: str) -> "EllipticCurvePrivateKey":
