@@ -116,8 +116,8 @@ async def test_a_push_message_is_a_count_that_a_foreign_browser_reads_and_a_fore
 
     assert (headers["content-encoding"], headers["topic"], headers["ttl"]) == ("aes128gcm", "waiting", "86400")
     assert b"private" not in body
-    number = service.key.private_numbers().private_value.to_bytes(32)
-    given = {"body": text_of(body), "privateKey": text_of(number), "auth": service.auth}
+    private = service.key.private_numbers().private_value.to_bytes(32)
+    given = {"body": text_of(body), "privateKey": text_of(private), "auth": service.auth}
     given |= {"authorization": headers["authorization"], "audience": service.address}
     told = node(JUDGE, MODULES / "x", json.dumps(given), environment=home.environment)
     assert told.returncode == 0, told.stderr
