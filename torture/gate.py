@@ -174,12 +174,14 @@ def imap_site(_: Path) -> Iterator[Site]:
 
 @contextmanager
 def accounts_site(folder: Path) -> Iterator[Site]:
-    """A local account, two at Gmail, of which one is down for seconds at a time, and one by IMAP."""
+    """A local account, two at Gmail, of which one is down for a whole minute, and one by IMAP."""
     from tests.mail.dovecot import PASSWORD, Dovecot, Relay
     from tests.mail.gmail_double import GmailDouble, Status
 
+    began = time.monotonic()
+
     def be_down(name: str) -> object:
-        return Status(503) if int(time.monotonic()) % 10 < 3 else spoil_gmail(name)
+        return Status(503) if 5 < time.monotonic() - began < 65 else spoil_gmail(name)
 
     with (
         local_site(folder) as local,

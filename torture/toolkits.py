@@ -127,6 +127,10 @@ def install(toolkit: str) -> Path:
     return place / "bin" / "python"
 
 
+LEAVE = b"List-Unsubscribe: <mailto:leave@lists.example.org>\r\n"
+WAITS = "The request waits|Waiting for the person"
+
+
 class Toolkit:
     """One toolkit that is connected to one server."""
 
@@ -165,13 +169,13 @@ def connected(toolkit: str, office: Office, server: str, wrong: list[str]) -> It
     wrong += [f"{toolkit}: {server} {tool} was not called" for tool in made.tools if tool not in made.called]
 
 
-def walk_mail(kit: Toolkit, message: str, thread: str) -> None:
+def walk_mail(kit: Toolkit, message: str, thread: str, news: str) -> None:
     words = {"to": "ann@example.org", "subject": f"Hello from {kit.tools[0]}", "body": "Dear Ann"}
     if "search_email" in kit.tools:
         kit.call("search_email", r"Found \d+ emails", query="idea")
         kit.call("draft_email", "Draft created successfully", **words)
-        kit.call("reply_email", "The request waits", thread_id=thread, message_id=message, body="Yes")
-    kit.call("send_email", "The request waits", **words)
+        kit.call("reply_email", WAITS, thread_id=thread, message_id=message, body="Yes")
+    kit.call("send_email", WAITS, **words)
     if "list_emails" in kit.tools:
         kit.call("list_emails", message)
     if "get_email" in kit.tools:
@@ -180,7 +184,17 @@ def walk_mail(kit: Toolkit, message: str, thread: str) -> None:
         if "update_emails" in kit.tools:
             kit.call("get_thread", "an idea", thread_id=thread)
             kit.call("update_emails", "1", do="star", ids=[message])
+            walk_attachments(kit, message, words)
+            kit.call("unsubscribe", WAITS, message_id=news)
+            kit.call("ask_person", "waiting", question="Which colour?", choices=["red", "white"])
         kit.call("move_email", "true|ok|[Mm]ove", message_id=message, destination_label="Later")
+
+
+def walk_attachments(kit: Toolkit, message: str, words: dict[str, str]) -> None:
+    kit.call("get_attachment", "roses", message_id=message, name="list.txt")
+    kit.call("save_attachment", "list.txt", message_id=message, name="list.txt", path="Kept/list.txt")
+    kit.call("send_email", WAITS, **words | {"subject": "Files"}, cc=["bob@example.org"], attachments=["Kept/list.txt"])
+    kit.call("forward_email", WAITS, message_id=message, to="bob@example.org", body="See below")
 
 
 def walk_notes(kit: Toolkit, office: Office) -> None:
@@ -266,13 +280,16 @@ def walk(toolkit: str, wrong: list[str]) -> int:
         bob = office.home.environment | {"DESKHAND_AGENT": "bob"}
         agentmail = Path(sys.executable).with_name("agentmail")
         subprocess.run([agentmail, "status", "ready"], env=bob, cwd=vault, check=True, capture_output=True)
-        office.receive(letter(subject="an idea, no query", body="When?"))
+        mail = letter(subject="an idea, no query", body="When?", attachment="list.txt", content="roses")
+        office.receive(mail)
         office.passes()
         (mail,) = office.mails("")
+        office.receive(LEAVE + letter(subject="news", body="No more?"))
+        (news,) = office.mails("subject:news")
         for server in ("email", "gmail", "obsidian", "tasks", "agentmail", "desk"):
             with connected(toolkit, office, server, wrong) as kit:
                 if "send_email" in kit.tools:
-                    walk_mail(kit, mail.id, mail.thread_id)
+                    walk_mail(kit, mail.id, mail.thread_id, news.id)
                 if "read_note" in kit.tools:
                     walk_notes(kit, office)
                 if "create_task" in kit.tools:

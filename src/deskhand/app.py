@@ -12,6 +12,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from hashlib import sha256
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 from zoneinfo import ZoneInfo
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
-    from deskhand.config import MailAccount, Settings
+    from deskhand.config import MailAccount, NoteVault, Settings
     from deskhand.foreign.servers import Foreign
     from deskhand.gate import Gate
     from deskhand.gate.answers import Answers
@@ -34,7 +35,9 @@ if TYPE_CHECKING:
     from deskhand.gate.waiting import Waiting
     from deskhand.mail import Mailbox, WatchedMailbox
     from deskhand.notes.meaning import Meaning
+    from deskhand.notes.paths import Inside
     from deskhand.notes.vault import Vault
+    from deskhand.notes.vaults import Vaults
     from deskhand.store import Store
     from deskhand.tasks.client import TasksClient
     from deskhand.tokens import Token
@@ -55,7 +58,7 @@ class Seat:
     """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
 
 
-_SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vault")
+_SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vaults")
 
 
 class Desk:
@@ -68,6 +71,10 @@ class Desk:
         """Where the caller works, if not in the folder of this process."""
         self.parts = Parts(now)
         self._owed: list[Entry] = []
+        self._behind: set[asyncio.Task[None]] = set()
+        """Entries that are just being written."""
+        self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
+        self._opening = Lock()
 
     def seat(self, seat: Seat) -> "Desk":
         """This desk for a caller with a place of its own among the agents; everything else is shared."""
@@ -93,16 +100,40 @@ class Desk:
         return open_store(self.settings.database)
 
     @cached_property
-    def vault(self) -> "Vault":
-        from deskhand.notes.vault import Vault
+    def vaults(self) -> "Vaults":
+        """Every vault, as one."""
+        from deskhand.notes.vaults import Vaults
 
-        settings = self.settings
-        vault = Vault(settings.vault, self.index_file, self._sign_note, self._local_now, inside=settings.inside)
-        vault.meaning = self._open_meaning()
+        _ = self.settings.vault_path or self.settings.vault  # that there is none is said
+        return Vaults([each.name for each in self.settings.note_vaults], self.open_vault)
+
+    @property
+    def vault(self) -> "Vault":
+        """The first vault, which has the desk's own folders."""
+        _ = self.settings.vault
+        return self.open_vault(self.settings.note_vaults[0].name)
+
+    def open_vault(self, name: str) -> "Vault":
+        """The vault of this name; that it is not there now is said each time."""
+        with self._opening:
+            if name not in self._vaults:
+                self._vaults[name] = self._find_vault(name)
+        found, vault = self._vaults[name]
+        found.demand()
         return vault
 
-    def _open_meaning(self) -> "Meaning | None":
-        """The search by meaning, where a model for it is configured."""
+    def _find_vault(self, name: str) -> "tuple[NoteVault, Vault]":
+        from deskhand.notes.vault import Vault
+
+        found = self.settings.find_vault(name)
+        root = found.demand()
+        inside = self.settings.inside if found == self.settings.note_vaults[0] else None
+        vault = Vault(root, self.index_file(root), self._sign_note, self._local_now, inside=inside)
+        vault.meaning = self._open_meaning(root, inside)
+        return found, vault
+
+    def _open_meaning(self, root: Path, inside: "Inside") -> "Meaning | None":
+        """The search of a vault by meaning, where a model for it is configured."""
         from deskhand.notes.meaning import Meaning, open_endpoint
 
         settings = self.settings
@@ -110,8 +141,8 @@ class Desk:
             return None
         key = settings.embedding_key.get_secret_value() if settings.embedding_key else None
         embed = open_endpoint(settings.embedding_url, settings.embedding_model, key)
-        file = self.index_file.with_suffix(".vectors.db")
-        return Meaning(settings.vault, file, settings.embedding_model, embed, settings.inside)
+        file = self.index_file(root).with_suffix(".vectors.db")
+        return Meaning(root, file, settings.embedding_model, embed, inside)
 
     @property
     def own_root(self) -> Path:
@@ -233,9 +264,8 @@ class Desk:
 
         return SqlRoom(self.store, name)
 
-    @property
-    def index_file(self) -> Path:
-        return self.settings.home / "cache" / f"notes-{_fingerprint(self.settings.vault)}.db"
+    def index_file(self, vault: Path) -> Path:
+        return self.settings.home / "cache" / f"notes-{_fingerprint(vault)}.db"
 
     @cached_property
     def mailbox(self) -> "Mailbox":
@@ -350,9 +380,11 @@ class Desk:
         return Foreign(self.settings.home, self.parts)
 
     async def close_foreign(self) -> None:
-        """In the event loop that started them."""
+        """In the event loop that started them; what they did is on the record then."""
         if "foreign" in self.__dict__:
             await self.__dict__.pop("foreign").close()
+        while self._behind:
+            await asyncio.wait(self._behind)
 
     @cached_property
     def gate(self) -> "Gate":
@@ -455,11 +487,21 @@ class Desk:
             logs = (*self.settings.inside, "Logs")
             await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
 
-    async def settle_record(self) -> None:
-        """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen."""
+    def record_behind(self, *facts: Any) -> None:
+        """Put it on the record as `record` does, while whoever asked has the answer already."""
+        task = asyncio.create_task(self.record(*facts))
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+
+    async def settle_record(self, *, behind: int = 0) -> None:
+        """Before an effect: open the record, and write what is owed to it. Where that fails, nothing may happen.
+
+        So many entries may still be on their way."""
         from deskhand import audit
 
         _ = self.store
+        while len(self._behind) > behind:
+            await asyncio.wait(self._behind, return_when=asyncio.FIRST_COMPLETED)
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
             del self._owed[0]
@@ -474,7 +516,9 @@ class Desk:
         return address and f"{address}/requests/{request_id}"
 
     def close(self) -> None:
-        for part in ("vault", "post", "agentmail_post", "person_post", "store"):
+        while self._vaults:
+            self._vaults.popitem()[1][1].close()
+        for part in ("post", "agentmail_post", "person_post", "store"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
 

@@ -40,6 +40,22 @@ def is_within(at: datetime, hours: str) -> bool:
     return at.time() >= begin or at.time() < end
 
 
+def natural(at: datetime, now: datetime, zone: str) -> str:
+    """The time as people say it in that zone: `today, 14:32`, `tomorrow, 08:00`, `Fri 20 Nov, 08:00`."""
+    here = local(at, zone)
+    today = local(now, zone).date()
+    match (here.date() - today).days:
+        case 0:
+            return f"today, {here:%H:%M}"
+        case 1:
+            return f"tomorrow, {here:%H:%M}"
+        case -1:
+            return f"yesterday, {here:%H:%M}"
+    if here.year == today.year:
+        return f"{here:%a} {here.day} {here:%b, %H:%M}"
+    return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
+
+
 def ordinal(number: int) -> str:
     """1st, 2nd, 3rd, 4th ..."""
     if number % 100 in (11, 12, 13):

@@ -6,11 +6,14 @@ unknown key and a bad value are errors: a misspelt `approvals` must not quietly 
 
 import ipaddress
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import time
 from difflib import get_close_matches
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -158,8 +161,11 @@ MAIN = "main"
 """The account of `mail.kind` and the other options of [mail]."""
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+
+
 def _account_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}", name):
+    if not _NAME.fullmatch(name):
         raise ValueError("a name that the ids of its mails cannot carry; use letters, digits, - and _")
     if name.casefold() == MAIN:
         raise ValueError("main is the account of mail.kind; choose another name")
@@ -218,6 +224,9 @@ class MailAccount(BaseModel):
             raise ValueError("oauth_token_url and oauth_client_id go together")
         return self
 
+    def __str__(self) -> str:
+        return f"{self.name} ({self.kind})"
+
     @property
     def addresses(self) -> frozenset[str]:
         """All that are known to be its own, as they are compared."""
@@ -225,7 +234,7 @@ class MailAccount(BaseModel):
         return frozenset(each.casefold() for each in own.union(self.aliases))
 
 
-def _read_accounts(given: Any) -> Any:
+def _read_tables(given: Any) -> Any:
     """In the environment they are JSON."""
     if not isinstance(given, str):
         return given
@@ -247,7 +256,37 @@ def _tell_apart(accounts: tuple[MailAccount, ...]) -> tuple[MailAccount, ...]:
     return accounts
 
 
-MailAccounts = Annotated[tuple[MailAccount, ...], BeforeValidator(_read_accounts), AfterValidator(_tell_apart)]
+MailAccounts = Annotated[tuple[MailAccount, ...], BeforeValidator(_read_tables), AfterValidator(_tell_apart)]
+
+
+def _vault_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("a name that the paths of its notes cannot carry; use letters, digits, - and _")
+    return name
+
+
+class NoteVault(BaseModel):
+    """One of several vaults: a table [[notes.vaults]]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Annotated[str, AfterValidator(_vault_name)]
+    path: Folder
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.path})"
+
+    def demand(self) -> Path:
+        """Its folder, which must be there: none is ever guessed or made."""
+        if not self.path.is_dir():
+            raise BadConfig(
+                f"the vault {self.path} is not a folder",
+                hint="correct VAULT_PATH (or vault_path or [[notes.vaults]] in config.toml), or make the folder",
+            )
+        return self.path
+
+
+NoteVaults = Annotated[tuple[NoteVault, ...], BeforeValidator(_read_tables)]
 
 
 class Settings(BaseModel):
@@ -432,6 +471,13 @@ class Settings(BaseModel):
     )
     model_api_key: Secret | None = option(
         "model.api_key", "DESKHAND_MODEL_API_KEY", "a secret text", "Key for the model's server."
+    )
+    vaults: NoteVaults = option(
+        "notes.vaults",
+        "DESKHAND_VAULTS",
+        "tables [[notes.vaults]], as JSON in the environment",
+        "Several vaults, each with name and path; the one of vault_path, else the first, has the desk's own folders.",
+        (),
     )
     embedding_url: Origin | None = option(
         "notes.embedding_url",
@@ -631,19 +677,40 @@ class Settings(BaseModel):
         return self.address
 
     @property
+    def note_vaults(self) -> tuple[NoteVault, ...]:
+        """Every vault of the desk. The first one has its own folders: it is that of `vault_path`."""
+        if self.vault_path is None:
+            return ()
+        place = os.path.realpath(self.vault_path)
+        named = [each for each in self.vaults if os.path.realpath(each.path) == place]
+        first = named[0] if named else NoteVault.model_construct(name=MAIN, path=self.vault_path)
+        return (first, *(each for each in self.vaults if each is not first))
+
+    def locate(self, path: str) -> tuple[NoteVault, str]:
+        """The vault that a path carries before a colon, else the first one, and the path in it."""
+        name, sign, own = path.partition(":")
+        first, *others = self.note_vaults
+        for each in (first, *others):
+            if sign and others and each.name == name:
+                return each, own
+        return first, path
+
+    def find_vault(self, name: str) -> NoteVault:
+        for each in self.note_vaults:
+            if each.name == name:
+                return each
+        known = ", ".join(each.name for each in self.note_vaults)
+        raise NotFound(f"this desk has no vault {name}", hint=f"its vaults are {known}")
+
+    @property
     def vault(self) -> Path:
-        """The vault, which must be set and be there: no folder is ever guessed or made."""
+        """The first vault, which must be set and be there."""
         if self.vault_path is None:
             raise BadConfig(
                 "no vault is configured",
                 hint="set VAULT_PATH to the folder of your notes, or vault_path in config.toml",
             )
-        if not self.vault_path.is_dir():
-            raise BadConfig(
-                f"the vault {self.vault_path} is not a folder",
-                hint="correct VAULT_PATH (or vault_path in config.toml), or make the folder",
-            )
-        return self.vault_path
+        return self.note_vaults[0].demand()
 
     @property
     def inside(self) -> tuple[str, ...]:
@@ -744,7 +811,28 @@ def _build(given: Mapping[str, Any], sources: Mapping[str, str]) -> tuple[Settin
         settings = Settings(**given)
     except ValidationError as error:
         return None, [_problem(given, sources, details) for details in error.errors(include_url=False)]
-    return settings, list(_address_of_two(settings))
+    if settings.vault_path is None and settings.vaults:
+        settings = settings.model_copy(update={"vault_path": settings.vaults[0].path})
+    return settings, [*_address_of_two(settings), *_vaults_in_one(settings)]
+
+
+def _vaults_in_one(settings: Settings) -> Iterator[FieldProblem]:
+    """Vaults that nobody could tell apart. In one that holds another, tools could write where only the person may."""
+    for one, other in combinations(settings.note_vaults, 2):
+        if one.name.casefold() == other.name.casefold():
+            yield FieldProblem("notes.vaults", "two vaults have this name (that of vault_path is main)", other.name)
+        if _lies_in(one.path, other.path) or _lies_in(other.path, one.path):
+            yield FieldProblem("notes.vaults", f"is, holds or lies in the vault {one.name}", other.name)
+
+
+def _lies_in(inner: Path, outer: Path) -> bool:
+    place = Path(os.path.realpath(inner))
+    if place.is_relative_to(os.path.realpath(outer)):
+        return True
+    # The same folder may have several names: another case, or mounted twice.
+    with suppress(OSError):
+        return any(os.path.samestat(outer.stat(), each.stat()) for each in (place, *place.parents))
+    return False
 
 
 def _address_of_two(settings: Settings) -> Iterator[FieldProblem]:
@@ -842,21 +930,26 @@ def _problem(given: Mapping[str, Any], sources: Mapping[str, str], details: Any)
     where = option.variable if sources[name] in ("environment", ".env") or name == "home" else option.key
     received = "********" if is_secret(name) else str(given[name])
     message = details["msg"].removeprefix("Value error, ")
-    if name == "accounts":
-        return _account_problem(where, message, details)
+    if name in _GUIDES:
+        return _table_problem(where, message, details)
     return FieldProblem(where, message, received, f"allowed: {option.form}")
 
 
-def _account_problem(where: str, message: str, details: Any) -> FieldProblem:
-    """Which account it is, by its number, and which of its options; nothing that may hold a password is shown."""
+def _table_problem(where: str, message: str, details: Any) -> FieldProblem:
+    """Which table it is, by its number, and which of its options; nothing that may hold a password is shown."""
     _, *inside = details["loc"]
     if inside and isinstance(inside[0], int):
         inside[0] = f"{inside[0] + 1}"
     place = ".".join([where, *map(str, inside)])
     received = None
-    if isinstance(details["input"], str) and inside[-1:] in (["name"], ["kind"], ["address"], ["default"]):
+    if isinstance(details["input"], str) and inside[-1:] in (["name"], ["kind"], ["address"], ["default"], ["path"]):
         received = details["input"]
-    return FieldProblem(place, message, received, "see `deskhand config options` and docs/how-to/accounts.md")
+    guide = _GUIDES[str(details["loc"][0])]
+    return FieldProblem(place, message, received, f"see `deskhand config options` and docs/how-to/{guide}")
+
+
+_GUIDES = {"accounts": "accounts.md", "vaults": "notes.md"}
+"""Which page of the documents tells of the tables of an option."""
 
 
 def is_secret(name: str) -> bool:
@@ -873,7 +966,7 @@ def display(value: Any) -> str | None:
         case bool():
             return str(value).lower()
         case tuple():
-            return ", ".join(f"{account.name} ({account.kind})" for account in value) or None
+            return ", ".join(map(str, value)) or None
         case _:
             return str(value)
 

@@ -34,7 +34,15 @@ class Guard:
     vault: str | None = None
     port: int = 8642
     above: list[str] = field(default_factory=list)
-    """The folders above the vault that the desk was let through."""
+    """The folders above the vaults that the desk was let through."""
+    others: list[str] = field(default_factory=list)
+    """The vaults beside the first one."""
+
+    @property
+    def vaults(self) -> list[str]:
+        if self.vault is None:
+            return []
+        return [self.vault, *self.others]
 
     @property
     def address(self) -> str:

@@ -1,9 +1,9 @@
 """The bearer tokens of assistants and users. Only a digest is kept: whoever reads the database cannot enter with it.
 
 A token's scopes say which parts of the desk it opens and whether it may change something there; with the name of a
-mail account behind it (`mail:read:work`) a scope opens that account alone. No scope decides anything for the person,
-and none opens the page. One that a client got by OAuth is for one MCP endpoint and ends soon; its client renews it
-(deskhand.oauth), and all that it ever had are one family.
+mail account or a vault behind it (`mail:read:work`) a scope opens that one alone. No scope decides anything for the
+person, and none opens the page. One that a client got by OAuth is for one MCP endpoint and ends soon; its client renews
+it (deskhand.oauth), and all that it ever had are one family.
 """
 
 import re
@@ -26,8 +26,8 @@ LONGEST_USER_ID = 255
 EVERY_ENDPOINT = "/"
 """The resource of a token that a client got for all MCP endpoints."""
 _MINUTE = timedelta(minutes=1)
-_NARROWED = re.compile(r"mail:(read|write):[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-"""A scope for one mail account, by its name."""
+_NARROWED = re.compile(r"(mail|notes):(read|write):[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+"""A scope for one mail account or one vault, by its name."""
 
 
 class Token(NamedTuple):
@@ -73,13 +73,13 @@ def user_in_header(value: str) -> str:
 
 
 def right_of(scope: str) -> str:
-    """The scope without the account to which it is narrowed."""
+    """The scope without the account or the vault to which it is narrowed."""
     return ":".join(scope.split(":")[:2])
 
 
-def opened_accounts(scopes: Iterable[str], *, writes: bool) -> frozenset[str] | None:
-    """The mail accounts that the scopes open; None where they open all of them."""
-    rights = {"mail:write"} if writes else {"mail:read", "mail:write"}
+def opened_names(scopes: Iterable[str], area: Area, *, writes: bool) -> frozenset[str] | None:
+    """The mail accounts or the vaults that the scopes open; None where they open all of them."""
+    rights = {f"{area}:write"} if writes else {f"{area}:read", f"{area}:write"}
     held = [scope.split(":") for scope in scopes if right_of(scope) in rights]
     if any(len(parts) == 2 for parts in held):
         return None
@@ -95,8 +95,8 @@ def opens(scopes: Iterable[str], area: Area, *, writes: bool) -> bool:
 def with_reading(scopes: Iterable[str]) -> list[str]:
     """The scopes, with the reading that each writing includes."""
     held = set(scopes)
-    for area, _, *account in [scope.split(":") for scope in held]:
-        held.add(":".join([area, "read", *account]))
+    for area, _, *name in [scope.split(":") for scope in held]:
+        held.add(":".join([area, "read", *name]))
     return sorted(held, key=_place_of)
 
 
@@ -108,7 +108,8 @@ def check_scopes(scopes: Iterable[str]) -> tuple[str, ...]:
             "that is no scope",
             fields=[FieldProblem("scope", "is not one of the scopes", printable(each)) for each in unknown],
             hint=f"the scopes are {', '.join(SCOPES)}; write includes read, mail:write may propose mail,"
-            " notes:read reads the mail in Needs_Action too; mail:read:NAME and mail:write:NAME open one mail account",
+            " notes:read reads the mail in Needs_Action too; mail:read:NAME and mail:write:NAME open one mail account,"
+            " notes:read:NAME and notes:write:NAME one vault",
         )
     return tuple(sorted(dict.fromkeys(asked), key=_place_of))
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,18 @@ from deskhand.config import load
 from deskhand.gate.cards import Card
 from deskhand.resident.doors import open_doors
 from deskhand.servers.foreign import open_door
+from deskhand.servers.wire import Wire
 from deskhand.web.site import site
 from tests.home import TOKEN
 from tests.transports import http_client
 from tests.web.person import served
 
 STRANGER = Path(__file__).with_name("stranger.py")
+ENVELOPE = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientInfo": {"name": "judge", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,40 @@ class Guarded:
         """In this process: the shortest way through the front door."""
         return Client(open_door(self.desk, name), mode=mode)
 
+    def be_modern(self) -> None:
+        """Let the stranger be of the second era."""
+        (self.folder / "modern").touch()
+
+    @asynccontextmanager
+    async def line(self, era: str) -> "AsyncIterator[LineClient]":
+        """As `deskhand mcp stranger` comes in by the desk's socket, every line as it is."""
+        ours, theirs = socket.socketpair()
+        reading, writing = await asyncio.open_connection(sock=theirs)
+        serving = asyncio.create_task(open_door(self.desk, "stranger").run_wire(Wire(reading, writing)))
+        client = LineClient(*await asyncio.open_connection(sock=ours), era)
+        try:
+            await client.greet()
+            yield client
+        finally:
+            await client.close()
+            async with asyncio.timeout(30):
+                await serving
+            writing.close()
+
+    @asynccontextmanager
+    async def direct(self, era: str) -> "AsyncIterator[LineClient]":
+        """The stranger itself, without the desk."""
+        command = [sys.executable, str(STRANGER), str(self.folder)]
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+        client = LineClient(process.stdout, process.stdin, era)
+        try:
+            await client.greet()
+            yield client
+        finally:
+            await client.close()
+            await process.wait()
+
     async def token(self, name: str, *scopes: str) -> str:
         now = self.desk.now()
         given = scopes or tokens.EVERYTHING
@@ -74,6 +116,67 @@ class Guarded:
         """The person says yes to the one thing that waits."""
         (card,) = await self.cards()
         return await self.desk.answers.approve_now(card.id, card.digest, "person")
+
+
+class LineClient:
+    """A client that sees each message as it came."""
+
+    def __init__(self, reading: Any, writing: Any, era: str) -> None:
+        self._reading = reading
+        self._writing = writing
+        self._is_modern = era != "legacy"
+        self._numbers = count(1)
+        self.unclaimed: dict[Any, dict[str, Any]] = {}
+        self.abilities: dict[str, Any] = {}
+        self.heard: list[dict[str, Any]] = []
+        """What came unasked."""
+
+    async def greet(self) -> None:
+        if self._is_modern:
+            return
+        about = {"name": "judge", "version": "1"}
+        given = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": about}
+        self.abilities = (await self.ask("initialize", **given))["result"]["capabilities"]
+        self.send({"method": "notifications/initialized"})
+
+    async def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The answer, without its number."""
+        return await self.answer_to(self.begin(method, **params))
+
+    def begin(self, method: str, **params: Any) -> int:
+        number = next(self._numbers)
+        if self._is_modern:
+            params["_meta"] = ENVELOPE | params.get("_meta", {})
+        self.send({"id": number, "method": method, "params": params})
+        return number
+
+    async def answer_to(self, number: int) -> dict[str, Any]:
+        while number not in self.unclaimed:
+            message = await self.read()
+            if "method" in message:
+                self.heard.append(message)
+            else:
+                self.unclaimed[message["id"]] = {key: message[key] for key in message if key in ("result", "error")}
+        return self.unclaimed.pop(number)
+
+    async def hear(self, method: str) -> dict[str, Any]:
+        """The first notification of this kind, come or to come."""
+        while not (found := [each for each in self.heard if each.get("method") == method]):
+            self.heard.append(await self.read())
+        self.heard.remove(found[0])
+        return found[0].get("params", {})
+
+    async def read(self) -> dict[str, Any]:
+        async with asyncio.timeout(60):
+            return json.loads(await self._reading.readline())
+
+    def send(self, message: dict[str, Any]) -> None:
+        self._writing.write(json.dumps({"jsonrpc": "2.0"} | message).encode() + b"\n")
+
+    async def close(self) -> None:
+        self._writing.close()
+        with suppress(ConnectionError):
+            await self._writing.wait_closed()
 
 
 def refusal(result: CallToolResult) -> Any:

@@ -1,6 +1,8 @@
-"""Somebody else's MCP server on stdio, of the first era, in the standard library alone: honest or hostile by its tools.
+"""Somebody else's MCP server on stdio, in the standard library alone: honest or hostile by its tools.
 
-stranger.py FOLDER    `append` adds a line to FOLDER/done; FOLDER/other has other definitions, read at each list
+stranger.py FOLDER    `append` adds a line to FOLDER/done; FOLDER/other has other definitions, read at each list;
+                      with a file FOLDER/modern it is of the second era, else of the first; with FOLDER/plain it has
+                      tools and nothing else
 """
 
 import json
@@ -40,9 +42,34 @@ TOOLS: list[dict[str, Any]] = [
     {"name": "steps", "description": "Report progress", "inputSchema": NOTHING},
     {"name": "secret", "description": "The variable", "inputSchema": NOTHING},
     {"name": "grow", "description": "Say that the list changed", "inputSchema": NOTHING},
+    {"name": "media", "description": "All kinds of content", "inputSchema": NOTHING},
+    {"name": "touch", "description": "Say that memo://one changed", "inputSchema": NOTHING},
+    {"name": "log", "description": "A line of the log", "inputSchema": NOTHING},
+    {"name": "nonsense", "description": "Answer with what is no result", "inputSchema": NOTHING},
+    {"name": "infinite", "description": "Answer with what is no number", "inputSchema": NOTHING},
+    {"name": "ask_person", "description": "Ask back as the second era does", "inputSchema": NOTHING},
     {"name": ESCAPES, "description": "A name with escapes", "inputSchema": NOTHING},
     {"name": "loop", "description": "A schema without an end", "inputSchema": LOOP},
 ]
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+ABOUT = {"name": "stranger", "version": "1"}
+ABLE = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True},
+    "prompts": {},
+    "completions": {},
+    "logging": {},
+}
+MEDIA = [
+    {"type": "image", "data": "aGk=", "mimeType": "image/png", "annotations": {"audience": ["user"], "priority": 0.5}},
+    {"type": "audio", "data": "aGk=", "mimeType": "audio/wav"},
+    {"type": "resource", "resource": {"uri": "memo://one", "mimeType": "text/plain", "text": "a memo"}},
+    {"type": "resource", "resource": {"uri": "memo://two", "blob": "aGk="}},
+    {"type": "resource_link", "uri": "memo://one", "name": "one", "description": "a memo", "size": 6},
+]
+MODERN = (FOLDER / "modern").exists()
+PLAIN = (FOLDER / "plain").exists()
+LISTENERS: list[Any] = []
 LOCK = threading.Lock()
 WAITING: dict[Any, threading.Event] = {}
 ANSWERS: dict[Any, Any] = {}
@@ -109,9 +136,28 @@ def show_secrets(_: str) -> dict[str, Any]:
     return text(json.dumps({name: os.environ.get(name) for name in ("API_KEY", "SERVICE_AUTH_TOKEN")}))
 
 
+def tell(method: str, **params: Any) -> None:
+    """Say it by itself; in the second era to whoever listens."""
+    if not MODERN:
+        send({"method": method, "params": params})
+    for listener in LISTENERS:
+        send({"method": method, "params": params | {"_meta": {SUBSCRIPTION: listener}}})
+
+
 def grow(_: str) -> dict[str, Any]:
-    send({"method": "notifications/tools/list_changed"})
+    for kind in ("tools", "resources", "prompts"):
+        tell(f"notifications/{kind}/list_changed")
     return text("grown")
+
+
+def touch(_: str) -> dict[str, Any]:
+    tell("notifications/resources/updated", uri="memo://one")
+    return text("touched")
+
+
+def write_log(_: str) -> dict[str, Any]:
+    tell("notifications/message", level="warning", logger="stranger", data={"line": 1})
+    return text("logged")
 
 
 def steps(token: Any) -> dict[str, Any]:
@@ -121,7 +167,7 @@ def steps(token: Any) -> dict[str, Any]:
     return text("done")
 
 
-DOES = {
+DOES: dict[str, Any] = {
     "echo": echo,
     "append": append,
     "refuse": lambda _: text("not today") | {"isError": True},
@@ -130,6 +176,9 @@ DOES = {
     "ask_back": ask_back,
     "secret": show_secrets,
     "grow": grow,
+    "touch": touch,
+    "log": write_log,
+    "media": lambda _: {"content": MEDIA, "_meta": {"vendor/number": 1e-7}},
 }
 
 
@@ -151,30 +200,66 @@ def call(ident: Any, params: dict[str, Any]) -> dict[str, Any] | None:
             return text("ok")
 
 
+def give(ident: Any, result: dict[str, Any]) -> None:
+    if MODERN:
+        about = {"io.modelcontextprotocol/serverInfo": ABOUT}
+        result = {"resultType": "complete"} | result | {"_meta": about | result.get("_meta", {})}
+    send({"id": ident, "result": result})
+
+
+def answer_call(ident: Any, params: dict[str, Any]) -> None:
+    match params["name"]:
+        case "fail":
+            send({"id": ident, "error": {"code": -32050, "message": "no such luck", "data": {"why": 7}}})
+        case "nonsense":
+            send({"id": ident, "result": "nonsense"})
+        case "infinite":
+            with LOCK:
+                sys.stdout.write(f'{{"jsonrpc": "2.0", "id": {json.dumps(ident)}, "result": {{"n": 1e999}}}}\n')
+                sys.stdout.flush()
+        case "ask_person":
+            give(ident, {"resultType": "input_required", "inputRequests": {}, "requestState": "x"})
+        case _:
+            if (result := call(ident, params)) is not None:
+                give(ident, result)
+
+
+LISTS: dict[str, dict[str, Any]] = {
+    "resources/list": {"resources": [{"uri": "memo://one", "name": "one", "mimeType": "text/plain"}]},
+    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "memo://{name}", "name": "memo"}]},
+    "prompts/list": {"prompts": [{"name": "hello", "description": "Say hello", "arguments": [{"name": "who"}]}]},
+    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": "Hello!"}}]},
+    "completion/complete": {"completion": {"values": ["ann", "bob"], "total": 2, "hasMore": False}},
+    "logging/setLevel": {},
+    "resources/subscribe": {},
+}
+
+
 def answer(message: dict[str, Any]) -> None:
     ident = message["id"]
     params = message.get("params") or {}
+    cached = {"ttlMs": 0, "cacheScope": "private"} if MODERN else {}
     match message["method"]:
-        case "initialize":
-            able = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
-            about = {"name": "stranger", "version": "1"}
-            send({"id": ident, "result": {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": about}})
+        case "initialize" if not MODERN:
+            able = {"tools": {}} if PLAIN else ABLE
+            result = {"protocolVersion": "2025-06-18", "capabilities": able, "serverInfo": ABOUT}
+            send({"id": ident, "result": result})
+        case "server/discover" if MODERN:
+            give(ident, {"supportedVersions": ["2026-07-28"], "capabilities": ABLE} | cached)
+        case "subscriptions/listen" if MODERN:
+            acked = {"notifications": params["notifications"], "_meta": {SUBSCRIPTION: ident}}
+            send({"method": "notifications/subscriptions/acknowledged", "params": acked})
+            LISTENERS.append(ident)
         case "tools/list":
-            send({"id": ident, "result": {"tools": tools()}})
-        case "tools/call" if params["name"] == "fail":
-            send({"id": ident, "error": {"code": -32050, "message": "no such luck", "data": {"why": 7}}})
+            give(ident, {"tools": tools()} | cached)
         case "tools/call":
-            if (result := call(ident, params)) is not None:
-                send({"id": ident, "result": result})
-        case "resources/list":
-            send({"id": ident, "result": {"resources": [{"uri": "memo://one", "name": "one"}]}})
+            answer_call(ident, params)
+        case _ if PLAIN:
+            send({"id": ident, "error": {"code": -32601, "message": "Method not found"}})
         case "resources/read":
-            send({"id": ident, "result": {"contents": [{"uri": params["uri"], "text": "a memo"}]}})
-        case "prompts/list":
-            send({"id": ident, "result": {"prompts": [{"name": "hello", "description": "Say hello"}]}})
-        case "prompts/get":
-            said = {"role": "user", "content": {"type": "text", "text": "Hello!"}}
-            send({"id": ident, "result": {"messages": [said]}})
+            give(ident, {"contents": [{"uri": params["uri"], "text": "a memo"}]} | cached)
+        case method if method in LISTS:
+            give(ident, LISTS[method] | (cached if method.endswith("/list") else {}))
         case _:
             send({"id": ident, "error": {"code": -32601, "message": "Method not found"}})
 

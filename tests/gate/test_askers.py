@@ -1,12 +1,15 @@
 """Who asks, in words."""
 
+import json
+import re
+
 import pytest
 from mcp import Client
 from mcp_types import Implementation
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate.askers import asking_as, current_asker, describe_asker
+from deskhand.gate.askers import asking_as, current_asker, describe_actor, describe_asker
 from deskhand.servers.callers import describe_caller
 from deskhand.servers.email import email_server
 from deskhand.web.site import site
@@ -47,3 +50,36 @@ def test_a_door_a_rule_and_a_model_have_words_too() -> None:
     with asking_as("somebody"):
         assert current_asker() == "somebody"
     assert current_asker() is None
+
+
+@requirement("cards:asker")
+async def test_the_record_names_who_asked_on_the_page_and_in_the_terminal(home: Home) -> None:
+    own = home.environment | {"DESKHAND_ADDRESS": "me@example.com", "DESKHAND_TIMEZONE": "Asia/Tokyo"}
+    desk = Desk(load(own).settings)
+    async with Client(email_server(desk), client_info=Implementation(name="claude-code", version="2.1.3")) as client:
+        await client.call_tool("send_email", HELLO)
+    await desk.record("person", "end_session", "x", {}, None, 0)
+    async with served(site(desk)) as address, signed_in(desk, address) as person:
+        page = (await person.reads("/timeline")).text
+    assert '<span class="who"><bdi>Claude Code 2.1.3 on this machine</bdi></span>' in page
+    assert '<span class="who"><bdi>you</bdi></span>' in page
+    assert re.search(r'<time datetime="[^"]*\+09:00" title="[^"]*\+09:00">(?:to|yester)day, \d\d:\d\d</time>', page)
+    await desk.close_mailbox()
+    desk.close()
+
+    here = Home(home.vault, own)
+    told = here.command("log").stdout
+    assert re.search(r"(?m)^ +1  (?:to|yester)day, \d\d:\d\d +Claude Code 2.1.3 on this machine  send_email", told)
+    assert json.loads(here.command("log", "--json").stdout.splitlines()[0])["timestamp"].endswith("Z")
+    waits = here.command("approvals").stdout
+    assert re.search(r"asked by Claude Code 2.1.3 on this machine, (?:to|yester)day, \d\d:\d\d$", waits.strip())
+    assert json.loads(here.command("approvals", "--json").stdout)["created"].endswith("+00:00")
+
+
+@requirement("cards:asker")
+def test_a_line_of_the_record_speaks_of_a_person_a_token_a_rule_or_a_part() -> None:
+    assert describe_actor("person", {}, {}) == "you"
+    assert describe_actor("tasks_mcp", {"client": "codex"}, {}) == "an assistant (codex)"
+    assert describe_actor("email_mcp", {"action_id": "gone"}, {"other": "Codex"}) == "an assistant"
+    assert describe_actor("rule:news", {}, {}) == "your rule “news”"
+    assert describe_actor("orchestrator", {"action_id": "a"}, {"a": "Codex"}) == "orchestrator"

@@ -1,11 +1,13 @@
 """Files that go with a mail: bound to their bytes from the proposal to the recipient, and mails that are passed on."""
 
 import os
+import socket
+import unicodedata
 from collections.abc import AsyncIterator
+from contextlib import chdir
 from datetime import timedelta
 from email.message import EmailMessage
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -173,40 +175,60 @@ async def test_other_bytes_are_another_mail(site: Site, desk: Desk, client: Clie
     assert site.gmail.delivered == []
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        *(
-            "../secret.txt",
-            "/etc/passwd",
-            "Files/../../secret.txt",
-            ".obsidian/app.json",
-            "Files/.env",
-            "~/x",
-            "",
-            "Files",
-        ),
-        *("Approved/x.md", "Logs/x.jsonl", "approved/x.md", "Pending_Approval/x.md", "Files/link.txt", "linked/x.txt"),
-        *("Files/hard.txt", "Files/none.txt", "Files\\x.txt", "Files/pipe", "Files/\uff0e\uff0e/x"),
-    ],
+ASTRAY = (
+    *("../secret.txt", "/etc/passwd", "Files/../../secret.txt", ".obsidian/app.json", "Files/.env", "~/x", "", "Files"),
+    *("Approved/x.md", "Logs/x.jsonl", "approved/x.md", "Pending_Approval/x.md", "Files/link.txt", "linked/x.txt"),
+    *("Files/hard.txt", "Files/none.txt", "Files\\x.txt", "Files/pipe", "Files/\uff0e\uff0e/x"),
+    *("Files/dot.", "Files/open.txt.", "Files/open.txt ", "Files/./open.txt", "Files//open.txt", "/Files/open.txt"),
+    *(
+        "Files/open.txt/",
+        "Files/open.txt:x",
+        "Files\uff0fopen.txt",
+        "Files/open\u200b.txt",
+        "Files/socket",
+        "/dev/null",
+    ),
+    *("Files/environ", "/proc/self/environ", "x/.git/config", "file:///etc/passwd", "Drafts/x.md", "C:\\x", "\\\\h\\x"),
 )
-async def test_no_path_leads_astray(site: Site, desk: Desk, client: Client, path: str, tmp_path: Path) -> None:
+
+
+async def test_no_path_leads_astray(site: Site, desk: Desk, client: Client) -> None:
     vault = site.home.vault
     secret = vault.parent / "secret.txt"
     secret.write_text("secret")
     for name in ("Approved/x.md", "Logs/x.jsonl", "Pending_Approval/x.md", ".obsidian/app.json", "Files/.env"):
         put(site, name, b"secret")
+    for name in ("Files/open.txt", "Files/dot.", "x/.git/config", "Drafts/x.md"):
+        put(site, name, b"secret")
     (vault / "Files" / "link.txt").symlink_to(secret)
     (vault / "linked").symlink_to(vault.parent)
+    (vault / "Files" / "environ").symlink_to("/proc/self/environ")
     os.link(secret, vault / "Files" / "hard.txt")
     os.mkfifo(vault / "Files" / "pipe")
+    with socket.socket(socket.AF_UNIX) as listening, chdir(vault / "Files"):
+        listening.bind("socket")
 
-    refused = await client.call_tool("send_email", HELLO | {"attachments": [path]})
-
-    assert refused.is_error
+    for path in ASTRAY:
+        refused = await client.call_tool("send_email", HELLO | {"attachments": [path]})
+        assert refused.is_error, path
+        assert "no_approval" not in refused.content[0].text, path
+        assert "internal_error" not in refused.content[0].text, path
     assert (await desk.waiting.cards())[0] == []
-    assert b"secret" not in [
-        row[0] for row in desk.store.write_sync(lambda tx: tx.all("SELECT content FROM enclosures"))
+    assert desk.store.write_sync(lambda tx: tx.all("SELECT content FROM enclosures")) == []
+
+
+async def test_a_name_is_found_however_it_is_written_and_leaves_as_it_lies_there(
+    site: Site, desk: Desk, client: Client
+) -> None:
+    put(site, unicodedata.normalize("NFD", "Files/Über.txt"), b"word")
+    for path in ("Files/Über.txt", unicodedata.normalize("NFD", "Files/Über.txt"), "files/über.TXT"):
+        await call(client, **HELLO, attachments=[path])
+    card = await say_yes(desk)
+    await call(client, **HELLO, attachments=["Files/Über.txt"])
+
+    assert [each.path for each in card.attachments] == [unicodedata.normalize("NFD", "Files/Über.txt")]
+    assert [(unicodedata.normalize("NFC", name), content) for name, content in received(site)] == [
+        ("Über.txt", b"word")
     ]
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -13,12 +13,15 @@ from deskhand.config import load
 from deskhand.errors import InvalidInput, ProviderDown
 from deskhand.gate import Failed, Released, ledger
 from deskhand.gate.actions import ListedMail, MailChange, SendEmail
+from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
 from deskhand.gate.risk import assess_change
 from deskhand.mail import Mailbox
+from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
 from tests.gate.site import HELLO, Clock, Interrupted
 from tests.home import Home
+from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.test_desk_server import fill, ok, refused
 
@@ -254,3 +257,60 @@ async def test_who_lost_the_lease_before_the_point_of_no_return_sends_nothing(fu
     assert isinstance(outcome, Failed)
     assert await whole.search("in:sent", 5) == []
     assert (await desk.store.read(ledger.count_states)) == {"sending": 1}
+
+
+TWO = """
+[[mail.accounts]]
+name = "first"
+kind = "local"
+address = "{first}"
+
+[[mail.accounts]]
+name = "second"
+kind = "local"
+address = "{second}"
+"""
+
+
+@requirement("mail:bulk-waits")
+@pytest.mark.parametrize("swapped", [True, False])
+async def test_what_was_approved_for_one_address_is_done_in_no_other(home: Home, clock: Clock, swapped: bool) -> None:
+    home.path.mkdir(parents=True, exist_ok=True)
+    config = home.path / "config.toml"
+
+    async def at(first: str, second: str, work: Callable[[Desk], Awaitable[Any]]) -> Any:
+        config.write_text(TWO.format(first=first, second=second))
+        desk = Desk(load(home.environment).settings, clock)
+        try:
+            return await work(desk)
+        finally:
+            await desk.close_mailbox()
+            desk.close()
+
+    async def ask(desk: Desk) -> Card:
+        for name in ("first", "second"):
+            box = desk.account_mailbox(name)
+            assert isinstance(box, LocalMailbox)
+            await box.receive([Incoming(letter(subject=name), seen=False)])
+        (mail,) = await desk.mailbox.search("subject:first", 2)
+        async with Client(desk_server(desk), mode="2026-07-28") as client:
+            await refused(client, "update_emails", do="trash", ids=[mail.id])
+        ((card,), _) = await desk.waiting.cards()
+        await desk.answers.approve(card.id, card.digest, "person")
+        return card
+
+    card: Card = await at("a@example.com", "b@example.com", ask)
+    clock.pass_by(minutes=5)
+
+    async def release(desk: Desk) -> tuple[Any, list[str]]:
+        await desk.gate.release_due()
+        state = (await desk.gate.find(card.id)).state
+        return state, [mail.account for mail in await desk.mailbox.search("in:trash", 5)]
+
+    if swapped:  # the names went to the other mailboxes, which have a mail of the same id
+        for one, other in (("first", "aside"), ("second", "first"), ("aside", "second")):
+            for each in home.path.glob(f"mail-{one}.db*"):
+                each.rename(each.with_name(each.name.replace(one, other)))
+        assert await at("b@example.com", "a@example.com", release) == ("sent", ["a@example.com"])
+    else:
+        assert await at("c@example.com", "b@example.com", release) == ("approved", [])

@@ -78,6 +78,7 @@ def test_every_field_is_in_the_digest() -> None:
         "as_text": True,
         "attachments": (Enclosure(name="a", content_type="a/b", size=1, sha256="0"),),
         "send_at": "2026-12-24T09:00:00Z",
+        "html": "<p>x</p>",
     }
     digests = {Mail.model_validate(action.model_dump() | {name: value}).digest for name, value in changes.items()}
 

@@ -28,6 +28,8 @@ class World:
     """What has left the desk."""
     reached: Callable[[], list[tuple[tuple[str, ...], bytes]]]
     """Whom it reached, and their copy of it; a local mailbox reaches nobody."""
+    account: dict[str, str]
+    """What makes an account of a desk of it."""
 
 
 def _days() -> Iterator[datetime]:
@@ -59,6 +61,7 @@ async def local(folder: Path) -> AsyncIterator[World]:
         lambda raw: waiting.append(Incoming(raw, seen=False, dated=next(days))),
         left,
         list,
+        {"kind": "local"},
     )
     await mailbox.close()
 
@@ -66,10 +69,21 @@ async def local(folder: Path) -> AsyncIterator[World]:
 @asynccontextmanager
 async def gmail(folder: Path) -> AsyncIterator[World]:
     with GmailDouble() as double:
-        mailbox = GmailMailbox(load({"DESKHAND_HOME": str(folder)} | double.environment(folder)).settings)
+        environment = double.environment(folder)
+        mailbox = GmailMailbox(load({"DESKHAND_HOME": str(folder)} | environment).settings)
         account = double.account
         left = account.delivered
-        yield World(mailbox, account.deliver, lambda: [*map(mime.parse, left)], lambda: account.reached)
+        yield World(
+            mailbox,
+            account.deliver,
+            lambda: [*map(mime.parse, left)],
+            lambda: account.reached,
+            {
+                "kind": "gmail",
+                "gmail_credentials": environment["DESKHAND_GMAIL_CREDENTIALS"],
+                "gmail_api_endpoint": double.origin,
+            },
+        )
         await mailbox.close()
 
 
@@ -88,13 +102,19 @@ def cyrus(folder: Path) -> AbstractAsyncContextManager[World]:
 @asynccontextmanager
 async def _on_imap(server: ImapAccount, folder: Path) -> AsyncIterator[World]:
     with Relay(server) as relay:
-        mailbox = ImapMailbox(load({"DESKHAND_HOME": str(folder)} | server.environment(relay)).settings)
+        environment = server.environment(relay)
+        mailbox = ImapMailbox(load({"DESKHAND_HOME": str(folder)} | environment).settings)
         days = _days()
         yield World(
             mailbox,
             lambda raw: server.deliver(raw, at=next(days)),
             lambda: [mime.parse(raw) for _, raw in relay.delivered],
             lambda: relay.delivered,
+            {
+                "kind": "imap",
+                "imap_url": environment["DESKHAND_IMAP_URL"],
+                "smtp_url": environment["DESKHAND_SMTP_URL"],
+            },
         )
         await mailbox.close()
 

@@ -23,6 +23,7 @@ def letter(
     message_id: str | None = None,
     references: str | None = None,
     attachment: str | None = None,
+    content: str = "content",
 ) -> bytes:
     """A mail from outside, written by the standard library."""
     mail = EmailMessage()
@@ -33,7 +34,7 @@ def letter(
         mail["In-Reply-To"], mail["References"] = references.split()[-1], references
     mail.set_content(body)
     if attachment:
-        mail.add_attachment(b"content", maintype="application", subtype="octet-stream", filename=attachment)
+        mail.add_attachment(content.encode(), maintype="application", subtype="octet-stream", filename=attachment)
     return mail.as_bytes().replace(b"\n", b"\r\n")
 
 
@@ -44,6 +45,7 @@ def outgoing(
     bcc: Sequence[str] = (),
     subject: str = "Hello",
     body: str = "I am fine.\n",
+    html: str = "",
     action_id: str = "act-1",
     in_reply_to: str | None = None,
     files: Sequence[AttachedFile] = (),
@@ -57,6 +59,7 @@ def outgoing(
         cc=cc,
         subject=subject,
         body=body,
+        html=html,
         message_id=message_id,
         date=DATE,
         action_id=action_id,

@@ -1,16 +1,27 @@
 """What every mailbox of the desk does alike: local, Gmail (the double) and IMAP (a real Dovecot)."""
 
+import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from email import message_from_bytes, policy
 from pathlib import Path
 
 import pytest
+from mcp import Client
 
+from deskhand.app import Desk
+from deskhand.config import load
 from deskhand.errors import NotFound
-from deskhand.mail import MailSummary, Sent
-from deskhand.mail.changes import Deed, Doing, read_change
-from deskhand.mail.mime import AttachedFile, find_attachment, read_attachments
+from deskhand.mail import MailSummary, Sent, mime
+from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
+from deskhand.mail.local import Incoming, LocalMailbox
+from deskhand.mail.mime import AttachedFile, find_attachment, find_page, read_attachments
+from deskhand.mail.rendering import render_html
+from deskhand.servers.desk import desk_server
+from tests.home import Home
 from tests.mail.contract import ME, WORLDS, World
 from tests.mail.letters import letter, outgoing, unwritten
+from tests.mail.test_accounts import call, refused
 from tests.requirements import requirement
 
 pytestmark = [pytest.mark.anyio, requirement("mail:contract")]
@@ -226,6 +237,10 @@ FILES = [
     AttachedFile("Übersicht 1/2.pdf".replace("/", "-"), "application/pdf", bytes(range(256)) * 300),
     AttachedFile("empty.txt", "text/plain", b""),
     AttachedFile("lines.csv", "text/csv", b"a\r\nb\n.\n..\nFrom x\r"),
+    AttachedFile("日本語の長い名前" * 8 + ".html", "text/html", b"<p>\xff"),
+    AttachedFile("e\u0301 and 🎉.png", "image/png", b"\x89PNG\r\n\x1a\n"),
+    AttachedFile("quo\"ted; a=b'c%20.ics", "text/calendar", b"BEGIN:VCALENDAR\r\n"),
+    AttachedFile("no extension", "application/zip", b"PK\3\4\0\r\r\n"),
     AttachedFile("Mail.eml", "message/rfc822", b"Subject: inner\r\n\r\n.dot\r\n"),
 ]
 
@@ -242,6 +257,27 @@ async def test_files_arrive_with_the_same_bytes(world: World) -> None:
             each.content.rstrip(b"\r\n") for each in FILES
         ]
         assert [each[:2] for each in read_attachments(copy)] == [each[:2] for each in FILES]
+
+
+@requirement("mail:html")
+@pytest.mark.parametrize("files", [[], FILES[:1]])
+async def test_a_text_and_its_html_arrive_as_one_mail(world: World, files: list[AttachedFile]) -> None:
+    page = render_html("Dear **Ünn**,\n\n.see [the plan](https://example.org/a?b=1&c=2)\n")
+    mail = outgoing(to=ME, body="Dear **Ünn**\n.\n", html=page, files=files)
+
+    await world.mailbox.send(await world.mailbox.prepare(mail), mail, unwritten)
+
+    arrived = await only(world, "in:inbox")
+    raw = await world.mailbox.read_raw(arrived.id)
+    read = message_from_bytes(raw, policy=policy.default)
+    alternative = next(part for part in read.walk() if part.get_content_type() == "multipart/alternative")
+    assert [part.get_content_type() for part in alternative.iter_parts()] == ["text/plain", "text/html"]
+    found = find_page(raw)
+    assert found is not None
+    assert found[0].replace("\r\n", "\n") == page
+    full = await world.mailbox.get(arrived.id)
+    assert (full.body.strip(), full.body_from) == ("Dear **Ünn**\n.", "plain")
+    assert len(full.attachments) == len(files)
 
 
 EVERY_DAY = requirement("mail:every-day")
@@ -301,3 +337,84 @@ async def test_an_archived_mail_leaves_the_inbox_and_is_found(world: World) -> N
     assert (await only(world, "subject:plan")).id == plan.id
     with pytest.raises(NotFound):
         await world.mailbox.list_mails([plan.id, "gone"])
+    assert await world.mailbox.change([plan.id], Deed("unarchive")) == 1
+    assert (await only(world, "in:inbox")).id == plan.id
+    assert await world.mailbox.change([plan.id], Deed("unarchive")) == 0
+
+
+@EVERY_DAY
+async def test_every_change_has_a_way_back_for_what_it_changed(world: World) -> None:
+    for name in ("One", "Two"):
+        world.deliver(letter(subject=name, message_id=f"<{name}@x.example>"))
+    ids = [(await only(world, f"subject:{name}")).id for name in ("One", "Two")]
+    for change in (Deed("read"), Deed("star"), Deed("archive")):
+        await world.mailbox.change(ids[:1], change)
+    await world.mailbox.change(ids[:1], Deed("label", "Bills"))
+    before = await world.mailbox.list_mails(ids)
+    names: list[Doing] = ["read", "unread", "star", "unstar", "archive", "trash"]
+    changes = [Deed(do) for do in names]
+    for change in (*changes, Deed("label", "bills"), Deed("unlabel", "Bills")):
+        way_back = find_way_back(change, await world.mailbox.list_mails(ids))
+        await world.mailbox.change(ids, change)
+        for back, those in way_back:
+            await world.mailbox.change(those, back)
+        after = await world.mailbox.list_mails(ids)
+        assert [set(mail.labels) for mail in after] == [set(mail.labels) for mail in before], change
+
+
+@asynccontextmanager
+async def desk_on(world: World, home: Home) -> AsyncIterator[tuple[Desk, Client]]:
+    """A desk whose one account is of this world, and is known by another address as well."""
+    account = world.account | {"name": "one", "address": ME, "aliases": ["sales@example.com"]}
+    desk = Desk(load(home.environment | {"DESKHAND_MAIL_ACCOUNTS": json.dumps([account])}).settings)
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        yield desk, client
+    await desk.close_mailbox()
+    desk.close()
+
+
+@requirement("accounts:sender")
+async def test_the_tools_of_the_desk_do_alike_on_every_mailbox(world: World, home: Home) -> None:
+    question = letter(to="Sales <sales@example.com>, bob@example.org", subject="Plan", message_id="<1@x.example>")
+    again = letter(subject="Re: Plan", message_id="<2@x.example>", references="<1@x.example>", attachment="ü.txt")
+    async with desk_on(world, home) as (desk, client):
+        box = desk.account_mailbox("one")
+        for raw in (question, again):
+            if isinstance(box, LocalMailbox):
+                await box.receive([Incoming(raw, seen=False)])
+            else:
+                world.deliver(raw)
+        mails = {each["subject"]: each for each in (await call(client, "search_email", query=""))["emails"]}
+        first, second = mails["Plan"], mails["Re: Plan"]["message_id"]
+        thread = await call(client, "get_thread", thread_id=first["thread_id"])
+        text = await call(client, "get_attachment", message_id=second, name="ü.txt")
+        counted = await call(client, "update_emails", query="subject:plan", do="star", dry_run=True)
+        for do in ("star", "read", "archive"):
+            await call(client, "update_emails", ids=[second], do=do)
+        changed = (await call(client, "search_email", query="is:starred -in:inbox"))["emails"]
+        calls = {
+            "forward_email": {"message_id": second, "to": ["cy@example.org"], "body": "Please look."},
+            "reply_email": {
+                "thread_id": first["thread_id"],
+                "message_id": first["message_id"],
+                "body": "Yes.\n",
+                "all": True,
+            },
+        }
+        for name, arguments in calls.items():
+            await refused(client, name, **arguments)
+        for card in (await desk.waiting.cards())[0]:
+            await desk.answers.approve_now(card.id, card.digest, "person")
+        for name, arguments in calls.items():
+            await call(client, name, **arguments)
+        sent = [await box.read_raw(mail.id) for mail in await box.search("in:sent", 10)]
+
+    assert [each["subject"] for each in thread["mails"]] == ["Plan", "Re: Plan"]
+    assert (text["text"], counted["count"]) == ("content", 2)
+    assert [each["message_id"] for each in changed] == [second]
+    by_subject = {mime.parse(raw).subject: raw for raw in sent}
+    passed_on, answer = by_subject["Fwd: Re: Plan"], mime.parse(by_subject["Re: Plan"])
+    assert [tuple(each) for each in read_attachments(passed_on)] == [("ü.txt", "application/octet-stream", b"content")]
+    assert (answer.sender, answer.to, answer.cc) == ("sales@example.com", "ann@example.org", "bob@example.org")
+    for reached, _ in world.reached():
+        assert set(reached) in ({"cy@example.org"}, {"ann@example.org", "bob@example.org"})

@@ -1,5 +1,6 @@
 """Gmail as a mailbox, over real HTTP against the double."""
 
+import asyncio
 import json
 import subprocess
 import urllib.request
@@ -94,6 +95,17 @@ async def test_a_mail_reads_as_it_was_written(gmail: GmailDouble, mailbox: Gmail
     assert summary.labels == ("INBOX", "UNREAD")
     assert summary.date == DATE
     assert full.body.strip() == "Schöne Grüße"
+
+
+async def test_a_label_that_several_make_at_the_same_moment_is_made_once(
+    mailbox: GmailMailbox, gmail: GmailDouble
+) -> None:
+    mails = [gmail.account.deliver(letter(message_id=f"<{number}@x.example>")).id for number in range(5)]
+
+    await asyncio.gather(*(mailbox.add_label(each, "New") for each in mails))
+
+    assert {mail.id for mail in await mailbox.search("label:New", 10)} == set(mails)
+    assert list(gmail.account.labels.values()).count("New") == 1
 
 
 async def test_labels_have_their_names_and_stay_fresh_while_the_rest_is_remembered(

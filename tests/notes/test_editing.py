@@ -121,6 +121,47 @@ def test_an_edit_changes_its_place_and_nothing_else(
 
 
 @requirement("notes:edits")
+@pytest.mark.parametrize(
+    ("text", "edit", "new"),
+    [
+        ("\ufeff# A\na", insert("x", heading="A"), "\ufeff# A\na\nx"),
+        ("\ufeffA\n===\na\n", insert("x", heading="A"), "\ufeffA\n===\na\nx\n"),
+        ("## **Log** today\na\n", insert("x", heading="Log today"), "## **Log** today\na\nx\n"),
+        ("## [[Log]]: now\na\n", insert("x", heading="log now"), "## [[Log]]: now\na\nx\n"),
+        ("## Log\n## **Log**\n", insert("x", heading="Log"), "## Log\nx\n## **Log**\n"),
+        ("## Head ^h1\na\n", replace("New", block="h1"), "## New ^h1\na\n"),
+        ("## Head ^h1\na\n", replace("# New", block="h1"), "# New ^h1\na\n"),
+        ("text ^aB\n", replace("new", block="Ab"), "new ^aB\n"),
+        ("one ^ab\n\ntwo ^AB\n", replace("new", block="AB"), "one ^ab\n\nnew ^AB\n"),
+        ("a  \nb\t\nc\n", replace("x", lines=[1, 2], expect="a\nb"), "x\nc\n"),
+        ("---\nStatus: a\n---\n", {"key": "status", "do": "replace", "value": "b"}, "---\nStatus: b\n---\n"),
+        ("---\nStatus: a\n---\n", {"key": "status", "do": "delete"}, "---\n---\n"),
+        ("---\na:\n- x\n- y\n---\n", {"key": "a", "do": "delete", "value": "y"}, "---\na:\n- x\n---\n"),
+        ("---\na: x\n---\n", {"key": "a", "do": "delete", "value": "x"}, "---\n---\n"),
+    ],
+)
+def test_a_place_is_found_as_obsidian_finds_it(text: str, edit: dict[str, Any], new: str) -> None:
+    assert edited(text, edit) == new
+
+
+@requirement("notes:edits")
+@pytest.mark.parametrize(
+    ("text", "edit"),
+    [
+        ("---\na: [x]\n---\n", {"key": "a", "do": "delete", "value": "y"}),
+        ("---\na: x\n---\n", {"key": "a", "do": "delete", "value": "y"}),
+        ("---\nA: x\na: y\n---\n", {"key": "Á", "do": "delete"}),
+        ("## **L**\n## _L_\n## *L*\n", insert("x", heading="L")),
+        ("one ^ab\n\ntwo ^aB\n", replace("new", block="AB")),
+        ("a\n", insert("x", heading="***")),
+    ],
+)
+def test_what_may_mean_two_things_or_none_is_refused(text: str, edit: dict[str, Any]) -> None:
+    with pytest.raises(DeskError):
+        edited(text, edit)
+
+
+@requirement("notes:edits")
 def test_corners_of_places() -> None:
     with pytest.raises(DeskError, match="as far as line 3"):
         edited("---\na: 1\n---", insert("x", lines=3, expect="---"))

@@ -184,10 +184,40 @@ async def test_a_template_is_filled_once_and_cannot_break_the_properties(notes: 
         ("[the] Do [day]", "the 1st day"),
         ("LL", "January 1, 2026"),
         ("Z ZZ X", "+00:00 +0000 1767279845"),
+        ("\\\\YYYY [a]b] [] \\\\ll".replace("\\\\", "\\"), "YYYY a]b  ll"),
+        ("l, ll; llll", "1/1/2026, Jan 1, 2026; Thu, Jan 1, 2026 3:04 PM"),
+        ("YYYY/MM-MMMM/[week] wo, y yo NNNN[.]z", "2026/01-January/week 1st, 2026 2026th Anno Domini."),
     ],
 )
 def test_dates_are_written_as_moment_writes_them(pattern: str, written: str) -> None:
     assert format_date(pattern, datetime(2026, 1, 1, 15, 4, 5, tzinfo=UTC)) == written
+
+
+@requirement("notes:joined")
+def test_links_are_read_in_every_form_that_markdown_has() -> None:
+    written = """[x](a(1).md "t") [x](b.md 't') [x]( c.md ) [x](d\\\\(1\\\\).md) [x](<e (2).md> "t") [x](My%20f.md#H)
+    [[g#^id|h]] ![[i#J]] [x](mailto:a@b) [x](#here) [x](//host/y) [x](k
+    """.replace("\\\\", "\\")
+    names = ["a(1).md", "b.md", "c.md", "d(1).md", "e (2).md", "My f.md", "g", "i"]
+    assert links.targets({}, written) == names
+
+
+@requirement("notes:daily")
+@pytest.mark.parametrize(
+    ("day", "week"),
+    [("2025-12-27", "2025-W52"), ("2025-12-28", "2026-W01"), ("2022-01-01", "2022-W01"), ("2022-01-02", "2022-W02")],
+)
+def test_a_week_begins_on_sunday_and_the_first_has_new_year_in_it(day: str, week: str) -> None:
+    assert format_date("gggg-[W]ww", datetime.fromisoformat(f"{day}T12:00:00+00:00")) == week
+
+
+@requirement("notes:daily")
+async def test_a_format_may_name_the_ending_and_begin_at_the_top(notes: Client, home: Home) -> None:
+    (home.vault / ".obsidian").mkdir()
+    settings = {"folder": "Daily", "format": "/YYYY/MM-DD[.md]"}
+    (home.vault / ".obsidian" / "daily-notes.json").write_text(json.dumps(settings))
+
+    assert (await ok(notes, "daily_note", date="2026-02-03"))["path"] == "Daily/2026/02-03.md"
 
 
 @requirement("notes:daily")

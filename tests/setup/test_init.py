@@ -132,7 +132,7 @@ def test_whatever_the_file_says_it_still_says_it_or_nothing_is_planned(tmp_path:
         (["--vault", "/nowhere/at/all", "--yes"], "there is no folder /nowhere/at/all"),
         (["--address", "not an address", "--yes"], "Invalid email address format"),
         (["--timezone", "Mars/Olympus", "--yes"], "not a time zone"),
-        (["--user", "ada"], "nobody can be asked here"),
+        (["--user", "ada"], "not a terminal, so nothing can be asked"),
     ],
 )
 def test_a_bad_answer_is_named_and_nothing_is_written(account: Account, flags: list[str], says: str) -> None:

@@ -220,7 +220,10 @@ async def test_a_fresh_link_brings_no_new_guesses_and_each_session_is_listed_and
             typed = {"digest": card.digest, "password": PASSWORD}
             assert (await Person(other).sends(path, typed)).status_code == 303
             listed = (await owner.http.get("/checkup")).text
-            row = re.findall(r"<bdi>Safari on an iPhone</bdi>, signed in [^<]* by password from <bdi>([^<]*)", listed)
+            row = re.findall(
+                r"<bdi>Safari on an iPhone</bdi>, signed in <time [^>]*>[^<]*</time> by password from <bdi>([^<]*)",
+                listed,
+            )
             assert row == ["127.0.0.1"]
             name = re.findall(r'an iPhone.*?name="session" value="(\w+)"', listed, re.DOTALL)[0]
             await owner.person.sends("/checkup/sessions/end", {"session": name})

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from deskhand.cli.command import ask_secret, command, flag, one_line, opened_desk, plain
+from deskhand.cli.command import ask_secret, command, flag, one_line, opened_desk, plain, say_time
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -191,8 +191,9 @@ def _at_the_desk(work: "Callable[[Desk], Awaitable[T]]") -> T:
 
 def _print(card: "Card", options: argparse.Namespace) -> None:
     to = ", ".join(f"{each.address}{'' if each.known else ' (new)'}" for each in card.everybody)
-    until = f"  until {card.until:%Y-%m-%d %H:%M} UTC" if card.until else ""
-    line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}"
+    until = f"  until {say_time(card.until)}" if card.until else ""
+    asked = f"  asked by {card.asker}, {say_time(card.created)}"
+    line = f"{card.id}  {card.state:<8}  {card.risk.level:<6}  {card.kind}  {to}  {card.subject}{until}{asked}"
     print(json.dumps(_fields(card)) if options.json else one_line(line))
 
 

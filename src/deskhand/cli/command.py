@@ -6,10 +6,13 @@ import json as json_text
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deskhand import unseen
+from deskhand.clock import natural, utc_now
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -89,6 +92,18 @@ def one_line(text: str) -> str:
     return unseen.spell_out_line(text)
 
 
+def say_time(at: datetime) -> str:
+    """The time as people say it, in the person's own time zone."""
+    return natural(at, utc_now(), _find_zone())
+
+
+@cache
+def _find_zone() -> str:
+    from deskhand.config import load
+
+    return load().settings.timezone
+
+
 def tell(options: argparse.Namespace, facts: Any, text: str) -> None:
     """Print the facts as JSON where `--json` asks for it, else the text."""
     if options.json:
@@ -114,12 +129,15 @@ def end_progress() -> None:
         print(file=sys.stderr)
 
 
+NO_TERMINAL = "not a terminal, so nothing can be asked"
+
+
 def confirm(question: str, *, yes: bool) -> bool:
     """Whether the person says yes; where nobody can be asked, `--yes` must have said it."""
     if yes:
         return True
     if not sys.stdin.isatty():
-        raise InvalidInput("nobody can be asked here", hint="add --yes to do it without asking; nothing was changed")
+        raise InvalidInput(NO_TERMINAL, hint="add --yes to do it without asking; nothing was changed")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 

@@ -106,5 +106,6 @@ def count_down(seconds: float) -> None:
 
 def show_letter(card: Card) -> None:
     print(plain(f"{_heading(letter(card))}{card.body}"), file=sys.stderr)
-    if seen := read_html(card.body, as_text=card.as_text):
-        print(plain(f"\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)
+    if seen := read_html(card.body, card.html, as_text=card.as_text):
+        how = "It leaves as HTML too" if card.html else "It leaves as HTML"
+        print(plain(f"\n{how}. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)

@@ -202,8 +202,8 @@ async def _start_server(home: Path, name: str, entry: "ServerEntry") -> "AsyncIt
             await running
 
 
-async def _hear_nothing(name: str, change: object) -> None:
-    del name, change
+async def _hear_nothing(name: str, told: object) -> None:
+    del name, told
 
 
 def _facts(entry: "ServerEntry", seen: "Definitions") -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
-from deskhand.cli.command import command, confirm, flag, tell
+from deskhand.cli.command import NO_TERMINAL, command, confirm, flag, tell
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, InvalidInput, describe
 
@@ -50,7 +50,7 @@ def _init(options: argparse.Namespace) -> None:
         return
     if not options.yes:
         if not sys.stdin.isatty():
-            raise InvalidInput("nobody can be asked here", hint="give flags and --yes; nothing was changed")
+            raise InvalidInput(NO_TERMINAL, hint="give flags and --yes; nothing was changed")
         given |= _ask_all(home, given)
     given |= init.find_place(home, given)
     folders = options.make_folders or _wants_folders(options, given)
@@ -74,7 +74,7 @@ def _add_account(home: Path, options: argparse.Namespace, given: dict[str, str])
     plan = init.plan_account(home, options.account, given)
     _show(plan, options)
     if not options.yes and not sys.stdin.isatty():
-        raise InvalidInput("nobody can be asked here", hint="add --yes; nothing was changed")
+        raise InvalidInput(NO_TERMINAL, hint="add --yes; nothing was changed")
     if not confirm(f"Write {plan.file}?", yes=options.yes):
         print("nothing was changed")
     else:

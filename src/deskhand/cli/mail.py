@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli import login
-from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, show_progress, tell
+from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, say_time, show_progress, tell
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,5 +169,5 @@ def _lines(mail: "MailSummary") -> str:
     who = mail.sender
     if "SENT" in mail.labels:
         who = f"to {mail.to}"
-    first = one_line(f"{mail.date:%Y-%m-%d %H:%M} {unread} {who}  {mail.subject}")
+    first = one_line(f"{say_time(mail.date):<18} {unread} {who}  {mail.subject}")
     return f"{first}\n    {one_line(f'{mail.id}  {mail.snippet[:100]}')}"

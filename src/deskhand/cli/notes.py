@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, end_progress, flag, group, one_line, opened_desk, show_progress, tell
@@ -29,13 +30,25 @@ def add_to(commands: Any) -> None:
     append.add_argument("text", help="the text; - reads it from standard input")
     append.add_argument("--heading", help="under this heading; 'A > B' for a B below an A")
     flag(append, "--create", "make the note or the heading where it is missing")
+    for each in (search, listing, append):
+        each.add_argument("--vault", metavar="NAME", help="one of several vaults (default: the first; search: all)")
+
+
+def _viewing(desk: "Desk", options: argparse.Namespace) -> AbstractContextManager[None]:
+    """See the one vault that is named."""
+    from deskhand.notes.view import VaultView, viewing
+
+    if options.vault is not None:
+        desk.settings.find_vault(options.vault)
+    return viewing(VaultView(asked=options.vault))
 
 
 def _index(options: argparse.Namespace) -> None:
     with opened_desk() as desk:
-        if options.rebuild:
-            desk.index_file.unlink(missing_ok=True)
-        desk.vault.index.build(_progress)
+        for name in desk.vaults.names:
+            if options.rebuild:
+                desk.index_file(desk.settings.find_vault(name).path).unlink(missing_ok=True)
+            desk.vaults.vault(name).index.build(_progress)
     end_progress()
     print("the index is up to date")
 
@@ -45,13 +58,13 @@ def _progress(done: int, total: int) -> None:
 
 
 def _search(options: argparse.Namespace) -> None:
-    with opened_desk() as desk:
-        _show(desk.vault.search(options.query, options.limit, None, options.by), options)
+    with opened_desk() as desk, _viewing(desk, options):
+        _show(desk.vaults.search(options.query, options.limit, None, options.by), options)
 
 
 def _list(options: argparse.Namespace) -> None:
-    with opened_desk() as desk:
-        _show(desk.vault.list_notes(options.directory, options.filter, options.limit, None), options)
+    with opened_desk() as desk, _viewing(desk, options):
+        _show(desk.vaults.list_notes(options.directory, options.filter, options.limit, None), options)
 
 
 def _append(options: argparse.Namespace) -> None:
@@ -61,7 +74,8 @@ def _append(options: argparse.Namespace) -> None:
 
     async def append(desk: "Desk") -> "EditedNote":
         await desk.settle_record()
-        added = desk.vault.append(options.path, text, options.heading, create=options.create)
+        with _viewing(desk, options):
+            added = desk.vaults.append(options.path, text, options.heading, create=options.create)
         await desk.record("person", "append_note", added.path, {"path": added.path}, None, 0)
         return added
 
@@ -77,5 +91,7 @@ def _show(found: "NoteList", options: argparse.Namespace) -> None:
         print(one_line(note.path))
         if note.snippet is not None:
             print(one_line(f"    {note.snippet}"))
+    for name, why in (found.missing or {}).items():
+        print(f"the vault {name} is missing here: {why}", file=sys.stderr)
     if found.next_cursor:
         print(f"… {len(found.notes)} of {found.total}; --limit shows more", file=sys.stderr)

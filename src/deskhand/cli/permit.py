@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import at_desk, command, group, tell
+from deskhand.cli.command import at_desk, command, group, say_time, tell
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -37,7 +37,7 @@ async def _read(desk: "Desk") -> "tuple[list[Standing], bool]":
 
 def _show(options: argparse.Namespace) -> None:
     found = at_desk(lambda desk: desk.permitting.find(options.id))
-    uses = [f"  {at:%Y-%m-%d %H:%M} UTC  {name}" for name, at in found.uses]
+    uses = [f"  {say_time(at)}  {name}" for name, at in found.uses]
     tell(options, _fields(found), "\n".join([_line(found), *uses]))
 
 

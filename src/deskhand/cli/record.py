@@ -1,10 +1,11 @@
 """`deskhand log`: what was done at this desk, and the proof that nothing was changed since."""
 
 import argparse
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, flag, one_line, opened_desk, tell
+from deskhand.cli.command import command, flag, one_line, opened_desk, say_time, tell
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
@@ -20,13 +21,19 @@ def add_to(commands: Any) -> None:
 
 def _log(options: argparse.Namespace) -> int:
     from deskhand import audit
+    from deskhand.gate import ledger
+    from deskhand.gate.askers import describe_actor
 
     with opened_desk() as desk:
         if options.verify:
             return _verify(desk, options)
         lines = desk.store.write_sync(partial(audit.entries, limit=options.limit))
+        named = [(entry.parameters or {}).get("action_id") for _, entry in lines]
+        askers = desk.store.write_sync(ledger.name_askers, named)
     for seq, entry in reversed(lines):
-        words = [entry.timestamp, entry.actor, entry.action_type, entry.target, entry.result]
+        when = say_time(datetime.fromisoformat(entry.timestamp))
+        who = describe_actor(entry.actor, entry.parameters or {}, askers)
+        words = [f"{when:<18}", who, entry.action_type, entry.target, entry.result]
         if entry.error:
             words.append(entry.error)
         facts = {"seq": seq} | entry.model_dump(exclude_none=True)

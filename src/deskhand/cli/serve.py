@@ -46,8 +46,10 @@ def add_to(commands: Any) -> None:
 
 def _mcp(options: argparse.Namespace) -> None:
     from deskhand import log
+    from deskhand.memory import keep_large_blocks
     from deskhand.store import refuse_newer
 
+    keep_large_blocks()
     with opened_desk(env_file=options.server == "tasks") as desk:
         refuse_newer(desk.settings.database)
         log.configure(desk.settings.log_level)
@@ -88,7 +90,7 @@ def _up(options: argparse.Namespace) -> None:
         _say("starting the desk")
         from deskhand import log
         from deskhand.listen import open_port
-        from deskhand.memory import use_one_arena
+        from deskhand.memory import keep_large_blocks, use_one_arena
         from deskhand.running import RunningDesk, acquire
         from deskhand.store import refuse_newer
 
@@ -96,6 +98,7 @@ def _up(options: argparse.Namespace) -> None:
         refuse_newer(settings.database)
         log.configure(settings.log_level, _log_file(settings.home))
         use_one_arena()
+        keep_large_blocks()
         match acquire(settings.home):
             case RunningDesk() as first:
                 _say(f"this desk runs already, as process {first.pid}; no second one is started")

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli.command import command, group, opened_desk, tell
+from deskhand.cli.command import command, group, opened_desk, say_time, tell
 from deskhand.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -63,11 +63,11 @@ def _fields(token: "Token") -> dict[str, Any]:
 def _line(token: "Token") -> str:
     used = "never used"
     if token.used:
-        used = f"last used {token.used:%Y-%m-%d %H:%M}"
+        used = f"last used {say_time(token.used)}"
     if token.ends:
-        used += f"  by OAuth for {token.resource}, until {token.ends:%Y-%m-%d}"
+        used += f"  by OAuth for {token.resource}, until {say_time(token.ends)}"
     scopes = ",".join(token.scopes)
-    return f"{token.name}  {token.user_id or '-'}  {scopes}  {token.created:%Y-%m-%d %H:%M}  {used}"
+    return f"{token.name}  {token.user_id or '-'}  {scopes}  made {say_time(token.created)}  {used}"
 
 
 def _revoke(options: argparse.Namespace) -> None:
@@ -75,4 +75,4 @@ def _revoke(options: argparse.Namespace) -> None:
 
     with opened_desk() as desk:
         desk.store.write_sync(partial(tokens.revoke, name=options.name))
-    print(f"the token {options.name} is worthless now")
+    print(f"Token {options.name} revoked")

@@ -1,12 +1,17 @@
-"""The wire to a server that the desk starts itself: a message a line, none longer than what memory should hold."""
+"""The wire to a server that the desk starts itself: a message a line, none longer than what memory should hold.
+
+The SDK speaks over it; what the desk asks by itself goes straight through, since a call that passes has to be quick.
+"""
 
 import asyncio
+import json
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +31,98 @@ GRACE = 2.0
 """Seconds in which a server may end by itself when nobody speaks to it any more."""
 
 
-@dataclass(slots=True)
+Report = Callable[[Mapping[str, Any]], None]
+"""Hears of the progress of a call: the parameters of each notification."""
+_OURS = "desk-"
+"""Begins the name of each request that is not the SDK's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LineRequest:
+    answer: asyncio.Future[dict[str, Any]]
+    report: Report | None
+
+
 class RunningServer:
     """A server that runs, as far as this side knows."""
 
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None  # noqa: S101 - it was asked for
+        self._stdin = process.stdin
+        self._asked: dict[str, _LineRequest] = {}
+        self._numbers = count(1)
+        self.ended = asyncio.Event()
+        self.why = "it ended"
+
+    async def ask(self, method: str, params: Mapping[str, Any], report: Report | None) -> dict[str, Any]:
+        """The whole answer, with `result` or `error`, as it came. Raises ConnectionError where it was lost."""
+        if self.ended.is_set():
+            raise ConnectionResetError(self.why)
+        name = f"{_OURS}{next(self._numbers)}"
+        if report is not None:
+            params = {**params, "_meta": {**params.get("_meta", {}), "progressToken": name}}
+        asked = _LineRequest(asyncio.get_running_loop().create_future(), report)
+        self._asked[name] = asked
+        try:
+            await self.write(json.dumps({"jsonrpc": "2.0", "id": name, "method": method, "params": params}))
+            return await asked.answer
+        except asyncio.CancelledError:
+            told = {"requestId": name, "reason": "whoever called gave up"}
+            self._stdin.write(_line({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": told}))
+            raise
+        finally:
+            del self._asked[name]
+
+    async def write(self, text: str) -> None:
+        self._stdin.write(text.encode() + b"\n")
+        await self._stdin.drain()
+
+    def take(self, text: bytes) -> bool:
+        """Whether the line was about something that the desk asked by itself."""
+        if _OURS.encode() not in text:
+            return False
+        message: Any = json.loads(text)
+        match message:
+            case {"method": "notifications/progress", "params": {"progressToken": str(name)} as params}:
+                if (asked := self._asked.get(name)) and asked.report:
+                    asked.report(params)
+            case {"id": str(name)} if "method" not in message:
+                if (asked := self._asked.get(name)) and not asked.answer.done():
+                    asked.answer.set_result(message)
+            case _:
+                return False
+        return name.startswith(_OURS)
+
+    def end(self) -> None:
+        """Wake everybody who waits for an answer."""
+        self.ended.set()
+        for asked in self._asked.values():
+            if not asked.answer.done():
+                asked.answer.set_exception(ConnectionResetError(self.why))
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What the SDK hears and says, as it takes them."""
+
     incoming: Any
     outgoing: Any
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    why: str = "it ended"
+
+    async def __aenter__(self) -> tuple[Any, Any]:
+        return self.incoming, self.outgoing
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
 
 
 @asynccontextmanager
-async def start(command: Sequence[str], variables: Mapping[str, str], folder: Path) -> AsyncIterator[RunningServer]:
+async def start(
+    command: Sequence[str], variables: Mapping[str, str], folder: Path
+) -> AsyncIterator[tuple[RunningServer, Streams]]:
     """Run the command for as long as the block runs. All that it started ends with it."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -55,14 +140,14 @@ async def start(command: Sequence[str], variables: Mapping[str, str], folder: Pa
         raise ServerDown(f"{printable(command[0], 100)} cannot be started: {why}") from error
     heard, incoming = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, said = anyio.create_memory_object_stream[SessionMessage](0)
-    line = RunningServer(incoming, outgoing)
+    line = RunningServer(process)
     tasks = [
         asyncio.create_task(_listen(process, heard, line)),
-        asyncio.create_task(_speak(process, said, line)),
+        asyncio.create_task(_speak(said, line)),
         asyncio.create_task(_note_last_words(process, line)),
     ]
     try:
-        yield line
+        yield line, Streams(incoming, outgoing)
     finally:
         with anyio.CancelScope(shield=True):
             await _end(process, GRACE * (not line.ended.is_set()))
@@ -77,26 +162,25 @@ async def _listen(process: asyncio.subprocess.Process, heard: Any, line: Running
     assert process.stdout is not None  # noqa: S101 - it was asked for
     try:
         while text := await process.stdout.readline():
-            with suppress(ValueError):  # a line that is no message is nobody's answer
+            with suppress(ValueError, RecursionError):  # a line that is no message is nobody's answer
+                if line.take(text):
+                    continue
                 await heard.send(SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False)))
     except ValueError:
         line.why = f"it sent a message of more than {LONGEST >> 20} MB"
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
         pass
     finally:
-        line.ended.set()
-        heard.close()  # wakes everybody who waits for an answer
+        line.end()
+        heard.close()  # wakes everybody in the SDK
 
 
-async def _speak(process: asyncio.subprocess.Process, said: Any, line: RunningServer) -> None:
-    assert process.stdin is not None  # noqa: S101 - it was asked for
+async def _speak(said: Any, line: RunningServer) -> None:
     try:
         async for item in said:
-            text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
-            process.stdin.write(text.encode() + b"\n")
-            await process.stdin.drain()
+            await line.write(item.message.model_dump_json(by_alias=True, exclude_unset=True))
     except (OSError, anyio.ClosedResourceError):
-        line.ended.set()
+        line.end()
 
 
 async def _note_last_words(process: asyncio.subprocess.Process, line: RunningServer) -> None:

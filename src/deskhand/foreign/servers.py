@@ -13,7 +13,7 @@ from mcp import MCPError
 from deskhand.errors import Denied, NotFound, SendFailed, ServerDown, printable
 from deskhand.foreign.definitions import Definitions, digest_of, find_changed, pin_file, pin_first, read_pins
 from deskhand.foreign.rules import FILE, GuardRule, ServerEntry, read_servers
-from deskhand.foreign.session import ForeignServer, ListChange, written
+from deskhand.foreign.session import ForeignServer, Told
 from deskhand.parts import Parts
 
 PATIENCE = 20.0
@@ -25,7 +25,7 @@ LONGEST_RESULT = 1_000_000
 
 
 class Listener(Protocol):
-    async def hear_change(self, name: str, change: ListChange) -> None: ...
+    async def hear(self, name: str, told: Told) -> None: ...
 
 
 class Foreign:
@@ -88,15 +88,15 @@ class Foreign:
     def closed_tools(self, server: ForeignServer) -> list[str]:
         return find_changed(self.pins(server), server.definitions())
 
-    # Who hears of a list that changed.
+    # Who hears what a server says by itself.
 
     def listen(self, listener: Listener) -> None:
-        """Tell the listener of every change, for as long as somebody else holds it."""
+        """Tell the listener all of it, for as long as somebody else holds it."""
         self._listeners.add(listener)
 
-    async def _tell(self, name: str, change: ListChange) -> None:
+    async def _tell(self, name: str, told: Told) -> None:
         for listener in [*self._listeners]:
-            await listener.hear_change(name, change)
+            await listener.hear(name, told)
 
     # Keeping them.
 
@@ -114,6 +114,14 @@ class Foreign:
                 await asyncio.sleep(LOOK)
         finally:
             await self.close()
+
+    def find(self, name: str) -> ForeignServer | None:
+        """The server, where it is there this moment and is the one that `guard.toml` means."""
+        kept = self._kept.get(name)
+        entry = self.entry(name)
+        if kept is None or kept[1].done() or not kept[0].is_there or not kept[0].entry.starts_as(entry):
+            return None
+        return kept[0]
 
     async def open(self, name: str) -> ForeignServer:
         """The server, where it is there or comes soon."""
@@ -175,7 +183,7 @@ class Foreign:
         except ServerDown as error:
             raise SendFailed(error.message) from error
         try:
-            answer = {"result": written(await found.call(tool, arguments))}
+            answer = {"result": await found.call(tool, arguments)}
         except MCPError as error:
             answer = {"error": {"code": error.code, "message": error.message, "data": error.data}}
         text = json.dumps(answer, ensure_ascii=False)

@@ -4,35 +4,40 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    CLIENT_INFO_META_KEY,
     CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    PROTOCOL_VERSION_META_KEY,
     REQUEST_TIMEOUT,
-    CallToolRequest,
-    CallToolRequestParams,
-    CallToolResult,
     Implementation,
+    LoggingMessageNotification,
     PaginatedRequestParams,
     PromptListChangedNotification,
+    Request,
     ResourceListChangedNotification,
+    ResourceUpdatedNotification,
     Tool,
     ToolListChangedNotification,
 )
-from pydantic import BaseModel, ValidationError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from deskhand import __version__, environment
 from deskhand.errors import AuthRequired, OutcomeUnknown, ServerDown, printable
 from deskhand.foreign.definitions import Definitions, define
-from deskhand.foreign.lines import RunningServer, start
+from deskhand.foreign.lines import Report, RunningServer, start
 from deskhand.foreign.rules import ServerEntry
 from deskhand.mail import credentials
 
@@ -48,9 +53,16 @@ LONGEST_LIST = 4 << 20
 _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Of the desk's own environment a server sees no more than this."""
 _LOST = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
-T = TypeVar("T", bound=BaseModel)
-ListChange = ToolListChangedNotification | ResourceListChangedNotification | PromptListChangedNotification
-"""What a server says when one of its lists is no longer what it was."""
+_AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_ABOUT_US = Implementation(name="deskhand", version=__version__)
+Told = (
+    ToolListChangedNotification
+    | ResourceListChangedNotification
+    | PromptListChangedNotification
+    | ResourceUpdatedNotification
+    | LoggingMessageNotification
+)
+"""What a server says by itself: that something changed, or a line of its log."""
 
 
 def secret_name(server: str, variable: str) -> str:
@@ -58,19 +70,21 @@ def secret_name(server: str, variable: str) -> str:
 
 
 class ForeignServer:
-    def __init__(
-        self, home: Path, name: str, entry: ServerEntry, tell: Callable[[str, ListChange], Awaitable[None]]
-    ) -> None:
+    def __init__(self, home: Path, name: str, entry: ServerEntry, tell: Callable[[str, Told], Awaitable[None]]) -> None:
         self.name = name
         self.entry = entry
         self._home = home
         self._client: Client | None = None
         self._line: RunningServer | None = None
+        self._envelope: dict[str, Any] = {}
         self._there = asyncio.Event()
         self.tools: list[Tool] = []
         """As the server listed them last."""
         self._defined: tuple[list[Tool] | None, Definitions] = (None, {})
         self._tell = tell
+        self._watched: set[str] = set()
+        """The resources of which somebody wants to know when they change."""
+        self._watching: asyncio.Task[None] | None = None
         self.why_down: str | None = None
 
     async def run(self, works: Callable[[], None]) -> None:
@@ -78,7 +92,9 @@ class ForeignServer:
         try:
             async with self._connect() as client:
                 self._client = client
+                self._envelope = _envelope_of(client)
                 await self.list_tools()
+                self._watch_again()
                 self.why_down = None
                 self._there.set()
                 works()
@@ -92,6 +108,8 @@ class ForeignServer:
         finally:
             self._there.clear()
             self._client = None
+            if self._watching is not None:
+                self._watching.cancel()
 
     async def _wait_for_end(self) -> None:
         if self._line is None:
@@ -108,8 +126,7 @@ class ForeignServer:
     async def _connect(self) -> AsyncIterator[Client]:
         async with AsyncExitStack() as stack:
             transport = await self._open(stack)
-            info = Implementation(name="deskhand", version=__version__)
-            client = Client(transport, client_info=info, cache=None, message_handler=self._hear)
+            client = Client(transport, client_info=_ABOUT_US, cache=None, message_handler=self._hear)
             async with asyncio.timeout(START):
                 await stack.enter_async_context(client)
             yield client
@@ -125,8 +142,8 @@ class ForeignServer:
         around = environment.variables()
         variables = {name: around[name] for name in _PASSED_ON if name in around} | secrets
         folder = Path(variables.get("HOME", "/"))
-        self._line = await stack.enter_async_context(start(self.entry.command or [], variables, folder))
-        return _GivenStreams(self._line)
+        self._line, streams = await stack.enter_async_context(start(self.entry.command or [], variables, folder))
+        return streams
 
     def _secret(self, variable: str) -> str:
         found = credentials.recall(self._home, secret_name(self.name, variable))
@@ -136,11 +153,36 @@ class ForeignServer:
         return found
 
     async def _hear(self, message: Any) -> None:
-        if not isinstance(message, ListChange):
+        if not isinstance(message, Told):
             return
         if isinstance(message, ToolListChangedNotification):
             await self.list_tools()
         await self._tell(self.name, message)
+
+    async def watch(self, uri: str) -> None:
+        """Hear of every change of this resource from now on."""
+        self._watched.add(uri)
+        if self._envelope:
+            self._watch_again()
+        else:
+            await self.ask("resources/subscribe", {"uri": uri})
+
+    def _watch_again(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self._watching = asyncio.create_task(self._watch(self.client))
+
+    async def _watch(self, client: Client) -> None:
+        """A server of the second era tells of changes while somebody listens, one of the first when it was asked."""
+        with suppress(MCPError, SubscriptionLost, TimeoutError, *_LOST):
+            if not self._envelope:
+                for uri in self._watched:
+                    await self.ask("resources/subscribe", {"uri": uri})
+                return
+            lists = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}
+            async with client.listen(**lists, resource_subscriptions=sorted(self._watched)) as told:
+                async for _ in told:
+                    pass  # `_hear` hears of it too
 
     async def wait_there(self) -> None:
         while not self.is_there:
@@ -184,41 +226,75 @@ class ForeignServer:
             self._defined = (self.tools, defined | twice)
         return self._defined[1]
 
-    async def call(
-        self, tool: str, arguments: Mapping[str, Any], progress: ProgressFnT | None = None
-    ) -> CallToolResult:
-        """Its answer, as it came. Raises MCPError where that is an error, OutcomeUnknown where it was lost."""
-        client = self.client
+    async def call(self, tool: str, arguments: Mapping[str, Any], report: Report | None = None) -> dict[str, Any]:
+        """Its result, as it came. Raises MCPError where that is an error, OutcomeUnknown where it was lost."""
         line = self._line
-        request = CallToolRequest(params=CallToolRequestParams(name=tool, arguments=dict(arguments)))
         try:
-            return await client.session.send_request(request, CallToolResult, progress_callback=progress)
+            return await self.ask("tools/call", {"name": tool, "arguments": dict(arguments)}, report)
         except MCPError as error:
             if error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
                 raise
             if line is not None and not line.ended.is_set():
                 raise  # the server's own words
             raise self._lost(error) from error
-        except ValidationError as error:
-            raise MCPError(-32603, f"the server {self.name} answered with what is no result of a tool") from error
         except _LOST as error:
             raise self._lost(error) from error
+
+    async def ask(self, method: str, params: Mapping[str, Any], report: Report | None = None) -> dict[str, Any]:
+        """The result of any request, as it came. Raises MCPError where that is an error."""
+        client = self.client
+        if self._line is not None:
+            answer = await self._line.ask(method, {**params, **self._envelope}, report)
+            return self._read_answer(answer)
+        request = _AnyRequest(method=method, params=dict(params))
+        try:
+            result = await client.session.send_request(request, _AS_IT_CAME, progress_callback=_hear_progress(report))
+        except ValidationError as error:
+            raise self._no_answer() from error
+        return self._read_answer({"result": result})
+
+    def _read_answer(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        match answer:
+            case {"result": {"resultType": "input_required"}}:
+                why = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
+                raise MCPError(INTERNAL_ERROR, f"the server {self.name} did not answer: {why}")
+            case {"result": dict(result)}:
+                return result
+            case {"error": {"code": int(code), "message": str(message), **more}}:
+                raise MCPError(code, message, more.get("data"))
+            case _:
+                raise self._no_answer()
+
+    def _no_answer(self) -> MCPError:
+        return MCPError(INTERNAL_ERROR, f"the server {self.name} answered with what is no result")
 
     def _lost(self, error: Exception) -> OutcomeUnknown:
         return OutcomeUnknown(f"the answer of {self.name} was lost: {self._why(error)}", reason="unknown")
 
 
-class _GivenStreams:
-    """The streams of a server that was started, as the SDK takes them."""
+class _AnyRequest(Request[dict[str, Any], str]):
+    method: str
+    params: dict[str, Any]
 
-    def __init__(self, line: RunningServer) -> None:
-        self._line = line
 
-    async def __aenter__(self) -> tuple[Any, Any]:
-        return self._line.incoming, self._line.outgoing
-
-    async def __aexit__(self, *_: object) -> None:
+def _hear_progress(report: Report | None) -> Any:
+    if report is None:
         return None
+
+    async def hear(progress: float, total: float | None, message: str | None) -> None:
+        said = {"progress": progress, "total": total, "message": message}
+        report({key: value for key, value in said.items() if value is not None})
+
+    return hear
+
+
+def _envelope_of(client: Client) -> dict[str, Any]:
+    """What each request to a server of the second era carries."""
+    version = client.session.protocol_version
+    if version not in MODERN_PROTOCOL_VERSIONS:
+        return {}
+    about = {PROTOCOL_VERSION_META_KEY: version, CLIENT_INFO_META_KEY: written(_ABOUT_US)}
+    return {"_meta": about | {CLIENT_CAPABILITIES_META_KEY: {}}}
 
 
 def written(model: BaseModel) -> dict[str, Any]:

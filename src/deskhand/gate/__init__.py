@@ -30,13 +30,14 @@ from deskhand.gate.asking import Asking, open_request
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.meeting import meet
 from deskhand.gate.outcomes import Departure, DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.performer import Performer
 from deskhand.gate.question import Question
 from deskhand.gate.record import GateCall, call_of, facts_of
 from deskhand.gate.requests import REPEATED, Request
-from deskhand.gate.signatures import sign
+from deskhand.gate.signatures import finish
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Sent
 from deskhand.store import Store
@@ -88,8 +89,8 @@ class Gate(Performer):
             return await self._record(call, DevMode())
         try:
             meant, answered = await self._complete(proposal)
-            action = sign(meant, self._settings)
             # Nobody is asked about what could not be sent as it reads; of a long text that takes a moment.
+            action = await asyncio.to_thread(finish, meant, proposal, self._settings)
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
             request = await self._find_asked(action)
@@ -113,7 +114,8 @@ class Gate(Performer):
                 return await self._record(call, Failed(error))
             asked = NotApproved("not_found", "", f"Nobody was asked: {error.message}.")
         result: audit.Result = "waiting" if asked.waits else "rejected"
-        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now()))
+        named = {"action_id": asked.waits} if asked.waits else {}
+        await self._delivery.write_entry(call.entry(result, f"no approval: {asked.why}", self._now(), **named))
         return asked
 
     async def _await_answer(self, proposal: Proposal, known: Request | None, fresh: Request) -> None:
@@ -125,7 +127,7 @@ class Gate(Performer):
         await self._store.write(follow_ups.begin, waits.id, proposal.follow_up, self._now())
 
     async def _complete(self, proposal: Proposal) -> tuple[Action, FullMessage | None]:
-        if isinstance(proposal, ToolCall | Question):
+        if isinstance(proposal, LeaveList | ToolCall | Question):
             return proposal, None
         return await complete(proposal, self._mailbox(), self._settings.own_addresses)
 

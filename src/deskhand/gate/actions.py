@@ -16,6 +16,7 @@ from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
 from deskhand.gate.fields import Addresses, AddressLine, Body, Moment, Name, Subject, Text, demand_body
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
@@ -23,6 +24,7 @@ from deskhand.mail.addresses import once_each
 from deskhand.mail.answering import address_all, address_author
 from deskhand.mail.changes import Doing
 from deskhand.mail.mime import AttachedFile
+from deskhand.mail.rendering import render_html
 
 MAIL_TYPES = {"send_email": "email_send", "reply_email": "email_reply", "forward_email": "email_forward"}
 """What a mail is called in its request's file, and in one that the person writes by hand to release it."""
@@ -46,6 +48,8 @@ class SendEmail(BaseModel):
     reply_to_message_id: str | None = None
     as_text: bool = False
     """Whatever the body looks like, it leaves as plain text."""
+    html: bool = False
+    """It leaves as HTML too, made of the body as Markdown."""
     follow_up: datetime | None = None
     """When the person is told if nobody has answered; nothing of it leaves the desk."""
 
@@ -85,7 +89,7 @@ class UpdateEmails(BaseModel):
     mails: tuple[ListedMail, ...]
 
 
-Proposal = SendEmail | ReplyEmail | UpdateEmails | ToolCall | Question
+Proposal = SendEmail | ReplyEmail | UpdateEmails | LeaveList | ToolCall | Question
 
 
 class Mail(Face):
@@ -93,7 +97,7 @@ class Mail(Face):
 
     counted = True
     may_be_permitted = True
-    free = frozenset({"body", "reply_to_message_id", "in_reply_to", "references"})
+    free = frozenset({"body", "html", "reply_to_message_id", "in_reply_to", "references"})
     way_back = "Before it left: move this file to Rejected/. Afterwards only a second mail can correct it."
     caution = (
         "A mail cannot be called back once it left.",
@@ -115,6 +119,8 @@ class Mail(Face):
     """A body that is written as a whole HTML page leaves as plain text all the same."""
     attachments: tuple[Enclosure, ...] = Field((), exclude_if=not_)
     send_at: Moment = Field(None, exclude_if=not_)
+    html: str = Field("", exclude_if=not_)
+    """The same text as HTML, which leaves beside it."""
 
     def digested(self) -> dict[str, Any]:
         fields = super().digested()
@@ -134,7 +140,7 @@ class Mail(Face):
     @property
     def is_more_than_plain(self) -> bool:
         """Whether it has what a file written by hand knows no words for."""
-        return len(self.everybody) > 1 or bool(self.attachments) or self.send_at is not None
+        return len(self.everybody) > 1 or bool(self.attachments or self.html) or self.send_at is not None
 
     @model_validator(mode="after")
     def _demand_few(self) -> Self:
@@ -165,7 +171,13 @@ class Mail(Face):
         edited = Mail.model_validate(
             self.model_dump() | dict(changes) | {"body": demand_body(changes.get("body", self.body))}
         )
+        if edited.html:
+            edited = edited.with_html()
         return edited.model_copy(update=address_lines(edited.to, edited.cc, edited.bcc))
+
+    def with_html(self) -> "Mail":
+        """The same mail, whose text leaves as HTML too."""
+        return self.model_copy(update={"html": render_html(self.body)})
 
 
 class MailChange(NoMail):
@@ -224,7 +236,7 @@ def _line_of(mail: ListedMail) -> str:
     return f"{printable(mail.subject, 200) or '(no subject)'} ({seen}from {printable(mail.sender, 200)})"
 
 
-Action = Annotated[Mail | MailChange | ToolCall | Question, Discriminator("kind")]
+Action = Annotated[Mail | MailChange | LeaveList | ToolCall | Question, Discriminator("kind")]
 """Everything that may be asked, a closed union told apart by `kind`.
 
 Another kind joins it here with its `Face`, and gets its hand in `delivery.hand_for` and its risk in
@@ -335,6 +347,7 @@ def compose(mail: Mail, send_id: str, date: datetime, contents: Sequence[bytes] 
         in_reply_to=mail.in_reply_to,
         references=mail.references,
         as_text=mail.as_text,
+        html=mail.html,
         files=[AttachedFile(each.name, each.content_type, content) for each, content in files],
     )
     bcc = tuple(addresses_of(mail.bcc))

@@ -1,8 +1,9 @@
 """Who asks, in words that a person knows: never the name of a door."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
 
 _ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
 _DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp")
@@ -20,6 +21,19 @@ def asking_as(words: str) -> Iterator[None]:
 
 def current_asker() -> str | None:
     return _ASKER.get()
+
+
+def describe_actor(actor: str, parameters: Mapping[str, Any], askers: Mapping[str, str]) -> str:
+    """Who a line of the record speaks of: the person, or who asked, by the request or by the token that it names."""
+    if actor == "person":
+        return "you"
+    asked = askers.get(str(parameters.get("action_id")))
+    if asked is not None and actor in _DOORS:
+        return asked
+    token = parameters.get("client")
+    if actor.endswith("_mcp"):
+        return f"an assistant ({token})" if token else "an assistant"
+    return describe_asker(None, actor)
 
 
 def describe_asker(asker: str | None, door: str | None) -> str:

@@ -14,7 +14,9 @@ from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import Request, State, describe_earlier_send
 from deskhand.gate.risk import Risk, assess_action
 
-Kind = Literal["send_email", "reply_email", "forward_email", "update_emails", "call_tool", "ask_person", "draft"]
+Kind = Literal[
+    "send_email", "reply_email", "forward_email", "update_emails", "unsubscribe", "call_tool", "ask_person", "draft"
+]
 CardState = State | Literal["snoozed"]
 
 
@@ -51,6 +53,8 @@ class Card:
     """The arguments of a call, each by its path."""
     attachments: tuple[Enclosure, ...]
     send_at: datetime | None
+    html: str
+    """The same text as HTML, which leaves beside it; empty where none does."""
     as_text: bool
     """It leaves as plain text, though its body is written as a page."""
     answers: str | None
@@ -133,6 +137,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         rows=mail.rows,
         attachments=mail.attachments,
         send_at=mail.send_at,
+        html=mail.html,
         as_text=mail.as_text,
         answers=mail.reply_to_message_id,
         difference=request.difference,

@@ -97,9 +97,7 @@ class Delivery:
                 )
             case "approved":
                 await self._demand_yes(request)
-                await returning.demand_same_files(
-                    self._settings.vault_path, self._store, self._door, request, self._now()
-                )
+                await returning.demand_same_files(self._settings, self._store, self._door, request, self._now())
                 outcome = await self._carry_out(lambda tx: self._claim(tx, request), call)
                 await later.postpone(self._store, request, outcome, self._now())
                 return outcome

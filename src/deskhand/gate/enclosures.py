@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from hashlib import sha256
 from operator import not_
-from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from deskhand import clock
+from deskhand.config import Settings
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, SendFailed
 from deskhand.mail.inspection import UNKNOWN, inspect
 from deskhand.mail.mime import MAIL_TYPE, attachment_name, can_enclose
@@ -114,13 +114,14 @@ def sweep(tx: Transaction, before: datetime) -> int:
     return len(gone)
 
 
-def find_changed(vault: Path | None, enclosures: Iterable[Enclosure]) -> str | None:
-    """What became of the first file of the vault that is no longer what was proposed."""
+def find_changed(settings: Settings, enclosures: Iterable[Enclosure]) -> str | None:
+    """What became of the first file of a vault that is no longer what was proposed."""
     for each in enclosures:
-        if not each.path or vault is None:
+        if not each.path or settings.vault_path is None:
             continue
         try:
-            _, content = read_again(vault, each.path, LARGEST)
+            vault, path = settings.locate(each.path)
+            _, content = read_again(vault.path, path, LARGEST)
         except (DeskError, OSError):
             return f"{each.path} is no longer there as it was"
         if sha256(content).hexdigest() != each.sha256:

@@ -65,3 +65,4 @@ class NoMail(Face):
     reply_to_message_id: ClassVar[None] = None
     in_reply_to: ClassVar[None] = None
     as_text: ClassVar[bool] = True
+    html: ClassVar[str] = ""

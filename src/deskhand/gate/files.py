@@ -128,6 +128,8 @@ def _page(request: Request, how: str) -> str:
     ]
     if seen := read_html(action.body, as_text=action.as_text):
         parts.insert(3, f"## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{fenced(seen.text)}")
+    if action.html:
+        parts.insert(3, f"## HTML\n\nMost readers see the same text as this page:\n\n{fenced(action.html)}")
     if action.rows:
         parts.insert(
             2, "## Arguments\n\n" + "\n\n".join(f"{escape(name)}\n\n{fenced(text)}" for name, text in action.rows)

@@ -4,15 +4,21 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from deskhand.errors import Unavailable
+from deskhand.errors import OutcomeUnknown, Unavailable
 from deskhand.gate import enclosures
 from deskhand.gate.actions import Mail, MailChange, compose
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
 from deskhand.mail import Keep, Mailbox, NotSent, Outgoing, Sent, Unclear
 from deskhand.mail.changes import Deed
+from deskhand.mail.mailboxes import open_owned, split
+from deskhand.mail.one_click import OneClick
 from deskhand.store import Store
+
+one_click = OneClick()
+"""How the desk goes to the address that a list names."""
 
 
 class MailHand:
@@ -25,6 +31,7 @@ class MailHand:
         self._mail = mail
 
     async def prepare(self) -> str:
+        await open_owned(self._mailbox, self._mail.account)
         return await self._mailbox.prepare(self._mail)
 
     async def send(self, token: str, keep: Keep) -> Sent:
@@ -44,12 +51,14 @@ class ChangeHand:
         self._action = action
 
     async def prepare(self) -> str:
+        await open_owned(self._mailbox, self._action.account)
         return self._action.digest
 
     async def send(self, token: str, keep: Keep) -> Sent:
         await keep(token)
-        ids = [mail.id for mail in self._action.mails]
-        await self._mailbox.change(ids, Deed(self._action.do, self._action.label))
+        box = await open_owned(self._mailbox, self._action.account)
+        own_ids = [split(mail.id)[1] for mail in self._action.mails]
+        await box.change(own_ids, Deed(self._action.do, self._action.label))
         return Sent("", "")
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:
@@ -74,6 +83,33 @@ class AnswerHand:
 
     async def check(self, token: str) -> Sent | NotSent | Unclear:
         return NotSent(token)
+
+
+class LeaveHand:
+    """How a list is left: by one POST, of which nobody can ask afterwards what became of it."""
+
+    steps = 1
+
+    def __init__(self, action: LeaveList) -> None:
+        self._action = action
+        self._why = "the list did not say that it was done"
+
+    async def prepare(self) -> str:
+        await one_click.resolve(self._action.address)
+        return self._action.digest
+
+    async def send(self, token: str, keep: Keep) -> Sent:
+        await keep(token)
+        try:
+            await one_click.leave(self._action.address)
+        except OutcomeUnknown as error:
+            self._why = error.message
+            raise
+        return Sent("", "")
+
+    async def check(self, token: str) -> Sent | NotSent | Unclear:
+        del token
+        return Unclear(self._why)
 
 
 class CallHand:
@@ -117,7 +153,7 @@ def no_servers() -> Servers:
     raise Unavailable("no other server stands behind this gate")
 
 
-Hand = MailHand | ChangeHand | CallHand | AnswerHand
+Hand = MailHand | ChangeHand | LeaveHand | CallHand | AnswerHand
 """`steps` is the share of a lease, in quarters, that its answer may take."""
 
 
@@ -131,6 +167,8 @@ async def hand_for(
             return MailHand(mailbox(), await asyncio.to_thread(compose, mail, request.send_id, date, contents))
         case MailChange() as change:
             return ChangeHand(mailbox(), change)
+        case LeaveList() as leaving:
+            return LeaveHand(leaving)
         case ToolCall() as call:
             return CallHand(servers, call)
         case Question() as question:

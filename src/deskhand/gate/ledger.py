@@ -1,6 +1,6 @@
 """The rows of requests. A row changes by compare-and-set in one transaction: of any number of processes one wins."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -64,6 +64,13 @@ def page(
         *(*OPEN, *after, *values, limit),
     )
     return [read_row(row) for row in rows]
+
+
+def name_askers(tx: Transaction, names: Iterable[str | None]) -> dict[str, str]:
+    """Who asked for each of these requests, in words; those that there are not are left out."""
+    wanted = [*{name for name in names if name}]
+    rows = tx.all(f"SELECT id, asker, asked_by FROM requests WHERE id IN ({_marks(wanted)})", *wanted) if wanted else []
+    return {name: describe_asker(asker, door) for name, asker, door in rows}
 
 
 def list_askers(tx: Transaction) -> list[str]:

@@ -9,6 +9,7 @@ from deskhand import audit
 from deskhand.clock import iso
 from deskhand.gate.actions import Proposal, ReplyEmail, SendEmail, UpdateEmails
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
 from deskhand.gate.toolcall import ToolCall
@@ -57,6 +58,9 @@ def call_of(proposal: Proposal, by: str, client: str | None, started: datetime) 
         case UpdateEmails():
             target = f"{len(proposal.mails)} mails"
             parameters = {"do": proposal.do, "label": proposal.label, "mails": len(proposal.mails)}
+        case LeaveList():
+            target = proposal.host
+            parameters = {"list": proposal.sender, "signed_by": proposal.signed_by}
         case Question():
             target = proposal.target
             parameters = {"choices": len(proposal.choices), "characters": len(proposal.text)}

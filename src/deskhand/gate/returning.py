@@ -4,9 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
+from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError
 from deskhand.gate import enclosures, ledger
 from deskhand.gate.door import Door
@@ -41,9 +41,9 @@ async def return_to_person(
         log.warning("not_followed", extra={"request": request.id, "why": str(error)})
 
 
-async def demand_same_files(vault: Path | None, store: Store, door: Door, request: Request, now: datetime) -> None:
+async def demand_same_files(settings: Settings, store: Store, door: Door, request: Request, now: datetime) -> None:
     """A file that was changed after it was proposed is not sent, not even as it was: the person is told."""
-    changed = await asyncio.to_thread(enclosures.find_changed, vault, request.action.attachments)
+    changed = await asyncio.to_thread(enclosures.find_changed, settings, request.action.attachments)
     if changed is None:
         return
     note = f"Nothing was sent: {changed} since this was asked. Bring the file back, or say no and have it asked anew."

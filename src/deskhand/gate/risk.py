@@ -9,6 +9,7 @@ from typing import Any, Literal
 from deskhand import unseen
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
+from deskhand.gate.leaving import LeaveList
 from deskhand.gate.lookalikes import count_scripts, domain_of, is_twin, looks_like, poses_as_latin, readable, skeleton
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
@@ -67,6 +68,8 @@ class Facts:
     """Of the addresses that this desk has written to."""
     warnings: tuple[str, ...] = ()
     """What is odd about the mail it answers."""
+    html: str = ""
+    """The same text as HTML, which leaves beside it."""
     as_text: bool = False
     """It leaves as plain text, though it is written as a page."""
     sent_before: str | None = None
@@ -160,7 +163,7 @@ def _names(facts: Facts) -> _Reasons:
 
 def _links(facts: Facts) -> _Reasons:
     hosts, masked = linked_hosts(
-        f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body, as_text=facts.as_text)
+        f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body, facts.html, as_text=facts.as_text)
     )
     if _UNREAD in hosts:
         yield "high", f"There are {_UNREAD}."
@@ -177,10 +180,14 @@ def _some_of(names: list[str], most: int) -> str:
 
 
 def _html(facts: Facts) -> _Reasons:
-    seen = read_html(facts.body, as_text=facts.as_text)
+    seen = read_html(facts.body, facts.html, as_text=facts.as_text)
     if seen is None:
         return
-    yield "medium", f"It leaves as HTML: a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}."
+    if facts.html:
+        yield "low", "It leaves as HTML too: most readers see the page, not the text."
+    else:
+        shown = f"a reader sees {len(seen.text):,} characters, not these {len(facts.body):,}"
+        yield "medium", f"It leaves as HTML: {shown}."
     if seen.hidden_parts:
         yield "high", f"Its HTML hides {seen.hidden_characters:,} characters from a reader."
     if seen.doubts or seen.elsewhere:
@@ -251,8 +258,10 @@ _TEXT_CHECKS = (_repetition, _links, _characters, _topic, _weight)
 """Those that look at nothing but a text."""
 
 
-def read_html(body: str, *, as_text: bool = False) -> Visible | None:
-    """What a reader sees of a body that leaves as HTML; None where it leaves as plain text."""
+def read_html(body: str, beside: str = "", *, as_text: bool = False) -> Visible | None:
+    """What a reader sees of a body that leaves as HTML, or of the HTML beside it; None where there is none."""
+    if beside:
+        return _read_html(beside[:LOOKED_AT])
     if as_text or not mime.is_html(body):
         return None
     return _read_html(body[:LOOKED_AT])
@@ -317,12 +326,17 @@ def assess_action(action: Action, **known: Any) -> Risk:
     match action:
         case Mail(account=account, subject=subject, body=body, as_text=as_text):
             blind = tuple(addresses_of(action.bcc))
-            known |= {"blind": blind, "attachments": action.attachments, "as_text": as_text}
+            known |= {"blind": blind, "attachments": action.attachments, "as_text": as_text, "html": action.html}
             return assess(Facts(account, action.everybody, subject, body, **known))
         case MailChange() as change:
             return assess_change(change)
         case ToolCall() as call:
             return assess_call(call, known.get("sent_before"))
+        case LeaveList(subject=subject, address=address, signed_by=signed_by):
+            facts = Facts("", (), subject, address, as_text=True, sent_before=known.get("sent_before"))
+            found = [each for check in _TEXT_CHECKS for each in check(facts)]
+            found.append(("low", f"That {signed_by} signed it is what the mail says; nobody has checked it here."))
+            return _weigh(found)
         case Question(subject=subject, body=body):
             facts = Facts("", (), subject, body, as_text=True)
             return _weigh([each for check in (_links, _characters, _weight) for each in check(facts)])

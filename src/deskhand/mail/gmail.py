@@ -8,7 +8,7 @@ import base64
 import html
 import random
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -136,8 +136,7 @@ class GmailMailbox:
             alike.setdefault(change.labels_for(data.get("labelIds", ())), []).append(str(data["id"]))
         names = {name.casefold(): label_id for label_id, name in _label_names(labels).items()}
         if change.do == "label" and mails and change.label.casefold() not in names:
-            made = await self._write(GoogleRequest("labels", body={"name": change.label}))
-            names[change.label.casefold()] = str(made["id"])
+            names[change.label.casefold()] = await self._make_label(change.label)
         done = 0
         for (gets, loses), same in alike.items():
             body = {"ids": same}
@@ -288,10 +287,18 @@ class GmailMailbox:
             raise InvalidInput("a label needs a name")
         exists = GoogleRequest(_path("messages", message_id), {"format": "minimal", "fields": "id"}, what=what)
         _, names = await self._with_labels(exists)
-        ids = {known.casefold(): label_id for label_id, known in names.items()}
-        if name.casefold() in ids:
-            return ids[name.casefold()]
-        made = await self._write(GoogleRequest("labels", body={"name": name}))
+        return _find_label(names, name) or await self._make_label(name)
+
+    async def _make_label(self, name: str) -> str:
+        """Its id, also where somebody else made it at the same moment."""
+        try:
+            made = await self._write(GoogleRequest("labels", body={"name": name}))
+        except InvalidInput:
+            answer, *_ = await self._api.read_many([LABELS])
+            found = _find_label(_label_names(body_of(answer, LABELS)), name)
+            if found is None:
+                raise
+            return found
         return str(made["id"])
 
     async def _modify(self, message_id: str, **change: list[str]) -> None:
@@ -410,6 +417,10 @@ def _wire(raw: bytes, thread_id: str | None) -> tuple[dict[str, str], bytes | No
     if len(raw) > LONGEST_RAW:
         return message, raw
     return message | {"raw": base64.urlsafe_b64encode(raw).decode()}, None
+
+
+def _find_label(names: Mapping[str, str], name: str) -> str | None:
+    return next((label_id for label_id, known in names.items() if known.casefold() == name.casefold()), None)
 
 
 def _label_names(labels: dict[str, Any]) -> dict[str, str]:

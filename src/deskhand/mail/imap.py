@@ -152,10 +152,11 @@ class ImapMailbox:
     async def change(self, ids: Sequence[str], change: Deed) -> int:
         def work(session: ImapSession) -> int:
             done = 0
+            archive = session.archive().casefold() if change.do == "unarchive" else ""
             lying: dict[str, list[Copy]] = {}
             for each in dict.fromkeys(ids):
                 with suppress(NotFound):
-                    chosen = [copy for copy in self._copies(session, each) if _concerns(change, copy)]
+                    chosen = [copy for copy in self._copies(session, each) if _concerns(change, copy, archive)]
                     done += bool(chosen)
                     for copy in chosen:
                         lying.setdefault(copy.folder.name, []).append(copy)
@@ -170,6 +171,8 @@ class ImapMailbox:
         match change.do:
             case "archive":
                 session.move(copies, session.archive())
+            case "unarchive":
+                session.move(copies, "INBOX")
             case "trash":
                 session.move(copies, "TRASH")
             case "untrash":
@@ -432,8 +435,10 @@ class ImapMailbox:
         return copies
 
 
-def _concerns(change: Deed, copy: Copy) -> bool:
+def _concerns(change: Deed, copy: Copy, archive: str) -> bool:
     match change.do:
+        case "unarchive":
+            return copy.folder.label.casefold() == archive
         case "archive":
             return copy.folder.role == "inbox"
         case "trash":

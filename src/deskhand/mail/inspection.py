@@ -1,25 +1,33 @@
 """What a file is that would be attached: its type by its name, and what is odd about it by its bytes. Pure."""
 
-import io
+import codecs
 import mimetypes
 import re
-import zipfile
-from collections.abc import Iterator
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from deskhand import unseen
+from deskhand.mail.members import DAMAGES, OPENED, Budget, PackedFile, TooMuch, read_members
+from deskhand.mail.mime import read_attachments
 
-LOOKED_AT = 1_000_000
+LOOKED_AT = 2_000_000
 """Characters of a text in which secrets are looked for."""
+MOST_UNPACKED = 40_000_000
 MOST_MEMBERS = 5000
+DEEPEST = 3
+"""Archives in archives that are opened."""
 UNKNOWN = "application/octet-stream"
 
 _RUNNING = """
-    apk app appimage appx bat bash bin cmd com command cpl deb desktop dll dmg elf exe gadget hta img inf ins iso jar js
-    jse ksh lnk msc msi msp mst pif pkg pl ps1 psm1 py pyw rb reg rpm run scf scr sct sh shb sys url vb vbe vbs vhd
-    vhdx wasm workflow ws wsc wsf wsh xll zsh
+    accde ade apk app appimage application appref-ms appx appxbundle bat bash bin chm class cmd com command cpl crx csh
+    deb desktop diagcab dll dmg elf exe fish gadget hlp hta img inf ins iqy iso jar jnlp js jse ksh library-ms lnk lua
+    mde mobileconfig msc msi msix msixbundle msp mst one php pickle pif pkg pkl pl ps1 ps1xml psd1 psm1 py pyw rb
+    reg rpm run scf scpt scr sct search-ms searchconnector-ms settingcontent-ms sh shb slk sys terminal theme udl url vb
+    vbe vbs vhd vhdx wasm website workflow ws wsc wsf wsh xbap xll xpi zsh
 """
-_SCRIPTED = "htm html mht mhtml shtml svg svgz swf xht xhtml xml xsl xslt"
+_SCRIPTED = "htm html ipynb mht mhtml shtml svg svgz swf xht xhtml xml xsl xslt"
 _MACROS = "docm dotm pptm potm ppsm ppam sldm xlam xlsb xlsm xltm"
 _PLAIN = "bib cfg conf csv env ics ini json log md rst tex toml tsv txt vcf yaml yml"
 _PROGRAMS = frozenset(_RUNNING.split())
@@ -27,8 +35,8 @@ _ACTIVE = frozenset(_SCRIPTED.split())
 _WITH_MACROS = frozenset(_MACROS.split())
 _TEXTS = frozenset(_PLAIN.split())
 _KEYS = re.compile(
-    r"(?i)(?:^|[._-])(?:id_(?:rsa|dsa|ecdsa|ed25519)|credentials?|secrets?|passwords?|htpasswd|netrc)\b|\.(?:"
-    r"env|jks|kdbx?|keystore|ovpn|p12|pem|pfx|ppk)$"
+    r"(?i)(?:^|[._ -])(?:id_(?:rsa|dsa|ecdsa|ed25519)|credentials?|secrets?|passw(?:ords?|ort|örter)|kennw(?:ort|örter)"
+    r"|htpasswd|netrc)\b|^wallet\.dat$|\.env\b|\.(?:jks|kdbx?|key|keychain(?:-db)?|keystore|ovpn|p12|pem|pfx|ppk)$"
 )
 _STARTS: tuple[tuple[bytes, str], ...] = (
     (b"MZ", "a Windows program"),
@@ -82,12 +90,24 @@ _TYPES = {
 _RUNS = ("a Windows program", "a Linux program", "a macOS program", "a program", "a Windows shortcut", "a script")
 _SECRETS = {
     "a private key": r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File",
-    "a key of a cloud": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}\b|\"private_key_id\"",
+    "a key of a cloud": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\"private_key_id\"|\bGOCSPX-[\w-]{20,}"
+    r"|\bAccountKey=[\w+/]{40,}|\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
     "an access token": r"\b(?:gh[pousr]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|xox[abeprs]-[\w-]{10,}"
-    r"|sk-[\w-]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|npm_\w{30,}|[sr]k_live_\w{16,})",
-    "a password": r"(?i)\b(?:password|passwd|pwd|passwort|secret|api[_-]?key|access[_-]?token|auth[_-]?token)\b"
-    r"[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"',;<>{}$]{6,}|\b[a-z][a-z+]{2,12}://[^\s/:@]{1,64}:[^\s/@]{3,64}@",
+    r"|sk-[\w-]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|npm_\w{30,}|[sr]k_live_\w{16,}"
+    r"|hooks\.slack\.com/services/\w+/\w+/\w{16,})|(?i:\bBearer|\bBasic) [\w.~+/-]{24,}",
+    "a password": r"(?i)(?<![a-z])(?:password|passwd|passphrase|pwd|passwort|kennwort|secret|api[_-]?key|access[_-]?key"
+    r"|(?:access|auth|refresh|bot)[_-]?token)(?:[_-]\w{1,20})?[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"',;<>{}$]{6,}"
+    r"|\b[a-z][a-z+]{2,12}://[^\s/:@]{1,64}:[^\s/@]{3,64}@",
 }
+_DOCUMENT_PARTS = ("[content_types].xml", "mimetype")
+_MACRO_PART = re.compile(r"vba(?:project\.bin|data\.xml)$|^basic/|/macrosheets/")
+_ZIP_END = b"PK\5\6"
+_LONGEST_END = 66_000
+_TAG = re.compile(rb"<[^<>]*>")
+_LINK = re.compile(rb"<Relationship\b[^<>]*>")
+_LOADED = re.compile(rb"attachedTemplate|oleObject|subDocument|frame", re.IGNORECASE)
+_PDF_ESCAPE = re.compile(rb"#([0-9A-Fa-f]{2})")
+_PDF_ACTS = re.compile(rb"/(?:JavaScript|JS|Launch|EmbeddedFiles?|OpenAction|RichMedia|XFA)\b")
 
 
 class Findings(NamedTuple):
@@ -98,8 +118,9 @@ class Findings(NamedTuple):
 
 def inspect(name: str, content: bytes) -> Findings:
     """What is known about a file before anybody opens it. Each finding is a phrase that follows its name."""
-    extension = name.lower().rpartition(".")[2]
+    extension = _extension(name)
     kind = _kind_of(content)
+    budget = Budget(MOST_UNPACKED, MOST_MEMBERS, LOOKED_AT)
     alarming: list[str] = []
     odd: list[str] = []
     if extension in _PROGRAMS or kind in _RUNS:
@@ -107,22 +128,29 @@ def inspect(name: str, content: bytes) -> Findings:
     elif extension in _ACTIVE:
         odd.append(f"is of a kind that may run scripts when it is opened (.{extension})")
     alarming += _misnamed(extension, kind, content)
-    if kind == "a ZIP archive":
-        found = _read_archive(extension, content)
+    if kind is not None and kind.endswith("archive"):
+        found = _read_archive(extension, kind, content, budget)
         alarming += found.alarming
         odd += found.odd
-    elif kind is not None and kind.endswith("archive"):
-        odd.append(f"is {kind}, and what is in it was not looked at")
+    elif kind is not None and kind.endswith(("PDF", "picture")) and _ZIP_END in content[-_LONGEST_END:]:
+        alarming.append("is a ZIP archive as well")
     if kind == "an old Office file" and b"_\0V\0B\0A\0" in content:
         alarming.append("holds macros")
-    if kind == "a PDF" and re.search(rb"/(?:JavaScript|JS|Launch|EmbeddedFiles?|OpenAction)\b", content):
-        odd.append("holds scripts, files or actions inside of the PDF")
+    if kind == "a PDF":
+        odd += _read_pdf(content)
+    if extension == "eml":
+        alarming += [f"is a mail that holds {each}" for each in _look_at(_enclosed(content), budget)]
     alarming += [f"has {each} in its name" for each in unseen.describe(name)]
     if _KEYS.search(name):
         alarming.append("is named as one that holds secrets")
-    if kind is None and not _is_binary(content):
-        alarming += _find_secrets(content)
+    alarming += [f"holds {each}" for each in _find_secrets(kind, content, budget)]
     return Findings(_type_of(name, kind), tuple(alarming), tuple(odd))
+
+
+def _extension(name: str) -> str:
+    """As Windows takes a name: wide letters are letters, and what ends it does not count."""
+    plain = unicodedata.normalize("NFKC", name).lower().partition("::$")[0]
+    return plain.rstrip(". ").rpartition(".")[2]
 
 
 def picture_type(content: bytes) -> str | None:
@@ -132,7 +160,7 @@ def picture_type(content: bytes) -> str | None:
 
 
 def is_text(content: bytes) -> bool:
-    return _kind_of(content) in (None, "a script") and not _is_binary(content)
+    return _kind_of(content) in (None, "a script") and _text_of(content) is not None
 
 
 def _type_of(name: str, kind: str | None) -> str:
@@ -154,43 +182,127 @@ def _kind_of(content: bytes) -> str | None:
     return next((kind for start, kind in _STARTS if content.startswith(start)), None)
 
 
-def _is_binary(content: bytes) -> bool:
-    return b"\0" in content[:LOOKED_AT]
+def _text_of(content: bytes) -> str | None:
+    """Its beginning as a text; None where it is none."""
+    beginning = content[:LOOKED_AT]
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        beginning = beginning.decode("utf-16", "replace").encode("utf-8", "replace")
+    return None if b"\0" in beginning else beginning.decode("utf-8", "replace")
 
 
 def _misnamed(extension: str, kind: str | None, content: bytes) -> Iterator[str]:
     named = _NAMED.get(extension)
     if named is not None and content and kind != named:
         yield f"is named .{extension}, but its bytes are {kind or 'of another kind'}"
-    elif extension in _TEXTS and (kind not in (None, "a script", "an RTF text") or _is_binary(content)):
+    elif extension in _TEXTS and (kind not in (None, "a script", "an RTF text") or _text_of(content) is None):
         yield f"is named .{extension}, but its bytes are {kind or 'no text'}"
 
 
-def _read_archive(extension: str, content: bytes) -> Findings:
+def _read_pdf(content: bytes) -> Iterator[str]:
+    plain = _PDF_ESCAPE.sub(_unescape, content)
+    if _PDF_ACTS.search(plain):
+        yield "holds scripts, files or actions inside of the PDF"
+    if b"/Encrypt" in plain:
+        yield "is encrypted, and what is in it was not looked at"
+
+
+def _unescape(found: re.Match[bytes]) -> bytes:
+    return bytes([int(found[1], 16)])
+
+
+def _read_archive(extension: str, kind: str, content: bytes, budget: Budget) -> Findings:
+    odd: list[str] = []
     try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = archive.infolist()[:MOST_MEMBERS]
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError, EOFError, UnicodeError):
-        return Findings("", ("is an archive that cannot be read",), ())
-    names = [member.filename.lower() for member in members]
-    alarming: list[str] = []
-    if any(name.endswith(("vbaproject.bin", "vbadata.xml")) or name.startswith("basic/") for name in names):
-        alarming.append("holds macros")
-    elif extension in _WITH_MACROS:
-        alarming.append(f"is of a kind that holds macros (.{extension})")
-    if any(member.flag_bits & 1 for member in members):
+        members, is_whole = _unpack(kind, content, budget)
+    except DAMAGES:
+        if kind == "a ZIP archive":
+            return Findings("", ("is an archive that cannot be read",), ())
+        return Findings("", (), (f"is {kind}, and what is in it was not looked at",))
+    names = [member.name.lower() for member in members]
+    is_document = any(name in _DOCUMENT_PARTS for name in names)
+    alarming = [f"{'' if is_document else 'is an archive that '}holds {each}" for each in _look_at(members, budget)]
+    if any(member.is_locked for member in members):
         alarming.append("is an archive with a password")
-    if programs := [name for name in names if name.rpartition(".")[2] in _PROGRAMS - {"bin"}]:
-        alarming.append(f"is an archive that holds what runs: {unseen.strip(programs[0])[0][-80:]}")
-    if any(name in ("[content_types].xml", "mimetype") for name in names):
-        return Findings("", tuple(alarming), ())
-    return Findings("", tuple(alarming), (f"is an archive of {len(names):,} files",))
+    if extension in _WITH_MACROS and "holds macros" not in alarming:
+        alarming.append(f"is of a kind that holds macros (.{extension})")
+    if not is_whole:
+        odd.append(f"is {kind} of which not all was looked at")
+    if is_document:
+        odd += _find_strange_parts(members)
+    elif is_whole:
+        odd.append(f"is an archive of {len(names):,} files")
+    return Findings("", tuple(alarming), tuple(odd))
 
 
-def _find_secrets(content: bytes) -> Iterator[str]:
-    text = content[:LOOKED_AT].decode("utf-8", "replace")
+def _unpack(kind: str, content: bytes, budget: Budget) -> tuple[list[PackedFile], bool]:
+    """The files of an archive, and whether these are all."""
+    members: list[PackedFile] = []
+    if kind not in OPENED:
+        raise NotImplementedError(kind)
+    try:
+        for member in read_members(kind, content, budget):
+            members.append(member)  # noqa: PERF402 - what was read before the budget ended is looked at
+    except TooMuch:
+        return members, False
+    return members, True
+
+
+def _look_at(members: Sequence[PackedFile], budget: Budget, depth: int = DEEPEST) -> list[str]:
+    """What is dangerous in an archive, of each kind the first."""
+    found = {each.partition(":")[0]: each for each in reversed([*_find_dangers(members, budget, depth)])}
+    return list(reversed(found.values()))
+
+
+def _find_dangers(members: Sequence[PackedFile], budget: Budget, depth: int) -> Iterator[str]:
+    if any(_MACRO_PART.search(member.name.lower()) or _declares_macros(member) for member in members):
+        yield "macros"
+    for member in members:
+        extension = _extension(member.name)
+        kind = _kind_of(member.content)
+        shown = unseen.strip(member.name.lower())[0][-80:]
+        if extension in _PROGRAMS - {"bin"} or kind in _RUNS:
+            yield f"what runs: {shown}"
+        if _KEYS.search(member.name.rpartition("/")[2]):
+            yield f"what is named as secrets: {shown}"
+        content = _TAG.sub(b"", member.content[:LOOKED_AT]) if extension == "xml" else member.content
+        yield from (
+            f"{each}: {shown}" for each in _find_secrets(kind, content, budget) if each.startswith("what looks")
+        )
+        if depth:
+            yield from _find_dangers(_inside(extension, kind, member, budget), budget, depth - 1)
+
+
+def _inside(extension: str, kind: str | None, member: PackedFile, budget: Budget) -> list[PackedFile]:
+    if extension == "eml":
+        return _enclosed(member.content)
+    if kind in OPENED:
+        with suppress(*DAMAGES):
+            return _unpack(kind, member.content, budget)[0]
+    return []
+
+
+def _enclosed(mail: bytes) -> list[PackedFile]:
+    return [PackedFile(each.name, each.content) for each in read_attachments(mail)]
+
+
+def _declares_macros(member: PackedFile) -> bool:
+    return member.name.lower() == "[content_types].xml" and b"vbaproject" in member.content.lower()
+
+
+def _find_strange_parts(members: Sequence[PackedFile]) -> Iterator[str]:
+    if any(re.search(r"/(?:embeddings|activex)/|^object \d", member.name.lower()) for member in members):
+        yield "holds files or controls of other programs"
+    links = [link for member in members if member.name.endswith(".rels") for link in _LINK.findall(member.content)]
+    if any(b"External" in link and _LOADED.search(link) for link in links):
+        yield "loads something from elsewhere when it is opened"
+
+
+def _find_secrets(kind: str | None, content: bytes, budget: Budget) -> Iterator[str]:
+    text = _text_of(content) if kind is None else None
+    if not text or budget.text <= 0:
+        return
+    budget.text -= len(text)
     for what, pattern in _SECRETS.items():
         if re.search(pattern, text):
-            yield f"holds what looks like {what}"
-    for problem in unseen.describe(text):
-        yield f"holds {problem}"
+            yield f"what looks like {what}"
+    yield from unseen.describe(text.removeprefix("\ufeff"))

@@ -1,11 +1,16 @@
-"""How one leaves a mailing list: by what the list itself says in a mail of its own (RFC 2369)."""
+"""How one leaves a mailing list: by what the list itself says in a mail of its own (RFC 2369, RFC 8058)."""
 
 import re
 from dataclasses import dataclass
-from email import message_from_bytes
+from email.message import Message
+from email.parser import BytesHeaderParser
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from deskhand.mail.one_click import is_one_click
+
 LONGEST = 2000
+_TAG = re.compile(r"(?:^|;)([a-z]+)=([^;]*)")
+_DOMAIN = re.compile(r"[A-Za-z0-9.-]{1,253}")
 _LINK = re.compile(r"<\s*([^<>\s]+)\s*>")
 
 
@@ -17,13 +22,20 @@ class WayOut:
     body: str
     page: str | None
     """Where a person can leave it in a browser."""
+    one_click: str | None = None
+    """Where one POST is enough, as a signed part of the mail says."""
+    signed_by: str = ""
 
 
 def find_way_out(raw: bytes) -> WayOut:
     """What the mail's List-Unsubscribe says. Copies to others that its link may ask for are left out."""
-    header = str(message_from_bytes(raw).get("List-Unsubscribe", ""))
+    head = BytesHeaderParser().parsebytes(raw)
+    header = str(head.get("List-Unsubscribe", ""))
     links = _LINK.findall(" ".join(header.split()))
     page = next((link for link in links if link.lower().startswith("https://")), None)
+    signer = _find_signer(head)
+    if page and signer and is_one_click(page) and len(page) <= LONGEST:
+        return WayOut(None, "", "", page, page, signer)
     for link in links:
         parts = urlsplit(link)
         address = unquote(parts.path)
@@ -32,3 +44,16 @@ def find_way_out(raw: bytes) -> WayOut:
             subject = " ".join(asked.get("subject", "unsubscribe").split())
             return WayOut(address, subject[:LONGEST], asked.get("body", "unsubscribe")[:LONGEST], page)
     return WayOut(None, "", "", page)
+
+
+def _find_signer(head: Message) -> str:
+    """Whose signature covers that one POST is enough, as the mail says; empty where none does, or it says it twice."""
+    said = [str(each).strip().casefold() for each in head.get_all("List-Unsubscribe-Post", [])]
+    if said != ["list-unsubscribe=one-click"] or len(head.get_all("List-Unsubscribe", [])) != 1:
+        return ""
+    for signature in head.get_all("DKIM-Signature", []):
+        tags: dict[str, str] = dict(_TAG.findall("".join(str(signature).split())))
+        covered = tags.get("h", "").casefold().split(":")
+        if {"list-unsubscribe", "list-unsubscribe-post"} <= set(covered) and _DOMAIN.fullmatch(tags.get("d", "")):
+            return tags["d"].casefold()
+    return ""

@@ -24,7 +24,18 @@ from deskhand.errors import (
     TimedOut,
     printable,
 )
-from deskhand.mail import FullMessage, Keep, MailSummary, NotSent, Outgoing, SavedDraft, Sent, Unclear, WatchedMailbox
+from deskhand.mail import (
+    FullMessage,
+    Keep,
+    Mailbox,
+    MailSummary,
+    NotSent,
+    Outgoing,
+    SavedDraft,
+    Sent,
+    Unclear,
+    WatchedMailbox,
+)
 from deskhand.mail.addresses import addresses_in
 from deskhand.mail.answering import mailbox_of
 from deskhand.mail.changes import Deed
@@ -223,6 +234,13 @@ class Mailboxes:
             count += await self.box(name).change(own_ids, change)
         return count
 
+    async def open_owned(self, address: str) -> WatchedMailbox:
+        """The mailbox of the account that has the address, whatever it is called now."""
+        name = await self.find_owner(address)
+        await self.address_of(name)
+        self._demand_in_view(name)
+        return self.box(name)
+
     async def create_draft(self, raw: bytes, thread_id: str | None) -> SavedDraft:
         name = self._sender()
         own = None
@@ -255,14 +273,13 @@ class Mailboxes:
 
     async def _sending(self, mail: Outgoing) -> tuple[WatchedMailbox, str, Outgoing]:
         """The account from which it leaves, and the mail as that one knows it."""
+        box = await self.open_owned(mail.account)
         name = await self.find_owner(mail.account)
-        await self.address_of(name)
-        self._demand_in_view(name)
         thread = None
         if mail.thread_id is not None:
             place, own = self.place(mail.thread_id)
             thread = own if place == name else None
-        return self.box(name), name, replace(mail, thread_id=thread)
+        return box, name, replace(mail, thread_id=thread)
 
     def _in_view(self) -> list[str]:
         return [name for name in self._accounts if sees(name)]
@@ -311,6 +328,16 @@ class Mailboxes:
             replace(mail, id=carry(name, mail.id), thread_id=carry(name, mail.thread_id), account=address)
             for mail in mails
         ]
+
+
+async def open_owned(mailbox: Mailbox, address: str) -> Mailbox:
+    """The mailbox that has the address, with its own ids: never another that is in its place by now."""
+    if isinstance(mailbox, Mailboxes):
+        return await mailbox.open_owned(address)
+    if (found := await mailbox.address()).casefold() != address.casefold():
+        hint = f"it has {found}; bring the other back, or say no to what was asked of it"
+        raise NoAccount(f"this desk has no mail account {address} now", hint=hint)
+    return mailbox
 
 
 def _carried(name: str, sent: Sent) -> Sent:

@@ -441,6 +441,7 @@ def compose(
     references: Sequence[str] = (),
     as_text: bool = False,
     cc: Sequence[str] = (),
+    html: str = "",
     files: Sequence[AttachedFile] = (),
 ) -> bytes:
     """The bytes of a mail, exactly as it would leave; what would not read as meant is refused."""
@@ -452,9 +453,11 @@ def compose(
     if len(subject) > LONGEST_SUBJECT:
         problem = FieldProblem("subject", f"has {len(subject)} characters", None, f"at most {LONGEST_SUBJECT}")
         raise InvalidInput(f"The subject is longer than {LONGEST_SUBJECT} characters.", fields=[problem])
-    content = _text_part(text, as_text=as_text)
+    content = _text_part(text, "html" if is_html(text) and not (as_text or html) else "plain")
+    if html:
+        content = _join_parts("alternative", [content, _text_part(html, "html")], message_id)
     if files:
-        content = _mix([content, *map(_file_part, files)], message_id)
+        content = _join_parts("mixed", [content, *map(_file_part, files)], message_id)
     lines = [
         f"From: {recipient(sender)}",
         headers.fold("To", recipients, separator=","),
@@ -467,12 +470,11 @@ def compose(
         "",
     ]
     raw = "\r\n".join(lines).encode() + content  # beyond ASCII is nothing but an address (SMTPUTF8)
-    _read_back(raw, recipients, copied, subject, text, files)
+    _read_back(raw, recipients, copied, subject, [text, html] if html else [text], files)
     return raw
 
 
-def _text_part(text: str, *, as_text: bool) -> bytes:
-    kind = "html" if is_html(text) and not as_text else "plain"
+def _text_part(text: str, kind: str) -> bytes:
     encoding, content = _transfer_encode(text)
     fields = f'Content-Type: text/{kind}; charset="utf-8"\r\nContent-Transfer-Encoding: {encoding}\r\n\r\n'
     return fields.encode() + content
@@ -507,7 +509,7 @@ def _name_parameters(name: str) -> list[str]:
     return [f"filename*{number}*={piece}" for number, piece in enumerate(pieces)]
 
 
-def _mix(parts: Sequence[bytes], message_id: str) -> bytes:
+def _join_parts(kind: str, parts: Sequence[bytes], message_id: str) -> bytes:
     """No part can hold the boundary: it is made of all of them."""
     whole = sha256(message_id.encode())
     for part in parts:
@@ -515,7 +517,7 @@ def _mix(parts: Sequence[bytes], message_id: str) -> bytes:
     boundary = f"=_{whole.hexdigest()[:40]}"
     edge = f"\r\n--{boundary}".encode()
     mixed = b"".join(edge + b"\r\n" + part for part in parts)
-    return f'Content-Type: multipart/mixed; boundary="{boundary}"\r\n\r\n'.encode() + mixed[2:] + edge + b"--\r\n"
+    return f'Content-Type: multipart/{kind}; boundary="{boundary}"\r\n\r\n'.encode() + mixed[2:] + edge + b"--\r\n"
 
 
 def can_enclose(mail: bytes) -> bool:
@@ -572,13 +574,14 @@ def _transfer_encode(text: str) -> tuple[str, bytes]:
 
 
 def _read_back(
-    raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, body: str, files: Sequence[AttachedFile]
+    raw: bytes, to: Sequence[str], cc: Sequence[str], subject: str, texts: Sequence[str], files: Sequence[AttachedFile]
 ) -> None:
     """Would two readers, ours and the standard library's, see what was meant?"""
     mine = parse(raw)
     theirs = message_from_string(raw.decode("utf-8", "surrogateescape"), policy=policy.default)
     first, *others = theirs.iter_parts() if files else [theirs]
-    content = first.get_payload(decode=True)
+    bodies = list(first.iter_parts()) if len(texts) > 1 else [first]
+    contents = [each.get_payload(decode=True) for each in bodies]
     reads_as_written = (
         [person.address for person in people(mine.to)] == list(to)
         and [address.addr_spec for address in theirs["to"].addresses] == list(to)
@@ -588,8 +591,8 @@ def _read_back(
         and theirs["bcc"] is None
         and mine.subject.split() == _visible(subject).split()
         and str(theirs["subject"]) == subject
-        and isinstance(content, bytes)
-        and content.decode().replace("\r\n", "\n") == body
+        and [content.decode().replace("\r\n", "\n") for content in contents if isinstance(content, bytes)]
+        == list(texts)
         and [(each.name, each.content_type) for each in mine.attachments] == [file[:2] for file in files]
         and [(each.get_filename(), each.get_content_type()) for each in others] == [file[:2] for file in files]
     )

@@ -54,6 +54,8 @@ def read(folder: int, name: str, limit: int = SIZE_LIMIT) -> bytes:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise Denied(f"{name} is a symbolic link", reason="symlink", hint="links are not followed") from error
+        if error.errno == errno.ENXIO:  # a socket
+            raise Denied(f"{name} is not an ordinary file", reason="special") from error
         raise
     try:
         # Before Python takes it: of a folder it makes an error of its own, and leaves it open.

@@ -5,7 +5,7 @@ at all. A section is what Obsidian shows of a heading: down to the next one of i
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -34,6 +34,8 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 _ANY_ID = re.compile(rf"[ \t\n]\^(?P<id>{_BLOCK_ID})(?=[ \t]*(?:\n|\Z))")
 _WITH_ID = re.compile(rf"(?:^|[ \t])\^{_BLOCK_ID}[ \t]*\Z")
 _MARKER = re.compile(r"(?:[-*+]|[0-9]{1,9}[.)])[ \t]+(?:\[[^\]\n]\][ \t]+)?")
+_NOT_IN_LINKS = re.compile(r"""[!"#$%&()*+,.:;<=>?@^`{|}~/\[\]\\]""")
+_BLANK_ENDS = re.compile(r"[ \t]++$", re.MULTILINE)
 T = TypeVar("T")
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 
@@ -69,7 +71,7 @@ class Edit(BaseModel):
     expect: str | None = Field(None, description="what the lines say now")
     key: str | None = Field(None, description="frontmatter key")
     text: str | None = None
-    value: Any = Field(None, description="for key; added if it is a list")
+    value: Any = Field(None, description="for key; added to a list, or taken out")
 
     @field_validator("heading", "block", "lines", "key", mode="before")
     @classmethod
@@ -113,12 +115,14 @@ class _Splice:
 class _Block:
     """The lines of a block, those of them that are its own text, and how far it reaches with what belongs to it."""
 
+    id: str
     start: int
     text_end: int
     end: int
     prefix: str | None = None
     """Of a list item: what stands before its text."""
     id_is_apart: bool = False
+    heading_mark: str | None = None
 
 
 def edit(text: str, edits: Sequence[Edit]) -> EditedText:
@@ -189,7 +193,7 @@ def find_heading(outline: Outline, wanted: str) -> int:
 
 def _headings_named(outline: Outline, name: str, above: list[str]) -> list[int]:
     """Exactly so if there are any, else without regard to case, to a block id; `## Name` is one of that level."""
-    for alike in (str.__eq__, same, _is_same_without_id):
+    for alike in (str.__eq__, same, _is_same_without_id, _is_same_in_links):
         for level, text in ((None, name.strip()), _level_of(name)):
             found = [
                 number
@@ -203,6 +207,15 @@ def _headings_named(outline: Outline, name: str, above: list[str]) -> list[int]:
 
 def _is_same_without_id(text: str, name: str) -> bool:
     return same(_WITH_ID.sub("", text), name)
+
+
+def _is_same_in_links(text: str, name: str) -> bool:
+    """As Obsidian writes a heading into a link: without the characters that mean something there."""
+    return same(_in_links(text), _in_links(name)) and bool(_in_links(name))
+
+
+def _in_links(text: str) -> str:
+    return " ".join(_NOT_IN_LINKS.sub(" ", text).split())
 
 
 def _level_of(name: str) -> tuple[int | None, str]:
@@ -333,6 +346,7 @@ def _text_end(flat: str, start: int, end: int) -> int:
 def _splice_block(outline: Outline, name: str, each: Edit) -> _Splice:
     block = _find_block(outline, name)
     flat = outline.flat
+    name = block.id
     if each.do == "delete":
         return _deletion(outline, block.start, block.end)
     text = each.text or ""
@@ -349,6 +363,8 @@ def _splice_block(outline: Outline, name: str, each: Edit) -> _Splice:
 
 def _as_block(block: _Block, name: str, text: str) -> str:
     """The text in the block's place, with the id so that links to it go on working."""
+    if block.heading_mark and not _HEADING_MARK.match(text):
+        text = block.heading_mark + text.lstrip(" \t")
     if block.prefix is not None:
         indent = block.prefix[: len(block.prefix) - len(block.prefix.lstrip(" \t"))]
         text = (indent if _is_item(text) else block.prefix) + text.lstrip(" \t")
@@ -365,7 +381,8 @@ def _as_block(block: _Block, name: str, text: str) -> str:
 
 
 def _find_block(outline: Outline, name: str) -> _Block:
-    places = [*_places_of_id(outline, name)]
+    # Ids differ by more than case, as in Obsidian; which of them is meant by the very letters is tried first.
+    places = [*_places_of_id(outline, name)] or [at for each, at in block_ids(outline) if same(each, name)]
     if not places:
         raise NotFound(
             f"There is no block ^{printable(name)}.", hint="get_outline lists the block ids.", block=printable(name)
@@ -398,20 +415,23 @@ def _block_at(outline: Outline, place: int) -> _Block:
     flat = outline.flat
     start = line_start(flat, place)
     end = line_end(flat, place)
+    name = flat[place + 1 : end].strip()
     if not flat[start:place].strip():
         last = outline.body + len(flat[outline.body : start].rstrip(" \t\n"))
         if last == outline.body:
-            return _Block(start, end, end)
+            return _Block(name, start, end, end)
         text_end = line_end(flat, last)
-        return _Block(_paragraph_start(outline, line_start(flat, last), whole=True), text_end, end, id_is_apart=True)
+        beginning = _paragraph_start(outline, line_start(flat, last), whole=True)
+        return _Block(name, beginning, text_end, end, id_is_apart=True)
     first = _paragraph_start(outline, start, whole=False)
     line = flat[first:end]
     content = item_content(line.partition("\n")[0])
     if content is None:
-        return _Block(first, end, end)
+        mark = _HEADING_MARK.match(line) if first in {each.start for each in outline.headings} else None
+        return _Block(name, first, end, end, heading_mark=mark and mark[0])
     marker = _MARKER.match(line, _blanks(flat, first))
     prefix = outline.text[first : first + (marker.end() if marker else _blanks(flat, first))]
-    return _Block(first, end, _item_end(flat, end, content), prefix)
+    return _Block(name, first, end, _item_end(flat, end, content), prefix)
 
 
 def _paragraph_start(outline: Outline, start: int, *, whole: bool) -> int:
@@ -502,16 +522,17 @@ def _unexpected(outline: Outline, expect: str, first: int, last: int) -> Changed
 
 
 def _plain(text: str) -> str:
+    """For comparing: whoever repeats a text leaves out the blanks at the ends of its lines."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return text.removesuffix("\n")
+    return _BLANK_ENDS.sub("", text).removesuffix("\n")
 
 
 # Frontmatter.
 
 
 def _edit_key(text: str, each: Edit) -> str:
-    key = each.key or ""
     properties = frontmatter.parse(text).frontmatter
+    key = _find_key(properties, each.key or "")
     value = each.value
     if value is None and each.text is not None:
         value = each.text
@@ -519,8 +540,7 @@ def _edit_key(text: str, each: Edit) -> str:
     if not is_there and each.do != "insert":
         raise NotFound(f"There is no key {printable(key)!r}.", hint='Use "insert" for a new one.', key=printable(key))
     if each.do == "delete":
-        del properties[key]
-        changed = frontmatter.alter(text, properties)
+        changed = frontmatter.alter(text, _without(properties, key, value))
     elif not is_there or each.do == "replace":
         changed = frontmatter.alter(text, properties | {key: value})
     elif isinstance(properties[key], list):
@@ -534,6 +554,30 @@ def _edit_key(text: str, each: Edit) -> str:
             hint="write_note writes them all anew.",
         )
     return changed
+
+
+def _find_key(properties: Mapping[str, Any], wanted: str) -> str:
+    """The key as it is written, where it is the only one that differs in case alone: to Obsidian they are one."""
+    alike = [key for key in properties if same(key, wanted)]
+    if wanted in properties or len(alike) != 1:
+        return wanted
+    return alike[0]
+
+
+def _without(properties: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    """The properties without the key; with a value given, without that value of its list."""
+    rest = {name: each for name, each in properties.items() if name != key}
+    if value is None or properties[key] == value:
+        return rest
+    there = properties[key]
+    gone = value if isinstance(value, list) else [value]
+    if not isinstance(there, list) or any(each not in there for each in gone):
+        raise NotFound(
+            f"The key {printable(key)!r} does not have this value.",
+            hint="Without a value the key is deleted.",
+            key=printable(key),
+        )
+    return {**properties, key: [each for each in there if each not in gone]}
 
 
 # Putting it together.

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, Field
+from pydantic.json_schema import SkipJsonSchema
 
 from deskhand.errors import FieldProblem, InvalidInput, Unavailable, printable
 from deskhand.notes import catalog, frontmatter, links, lookup, matching, walk
@@ -44,10 +45,18 @@ def is_absent(value: object) -> bool:
     return value is None
 
 
+Missing = SkipJsonSchema[dict[str, str] | None]
+"""Vaults that do not answer, each with the reason; where there are several."""
+
+
 class NoteMatch(BaseModel):
     path: str
     snippet: str | None = None
+    vault: str | None = Field(None, exclude_if=is_absent)
     why: str | None = Field(None, exclude_if=is_absent, description="words, or meaning with how alike from 0 to 1")
+    # For whoever puts several answers together; they are said to nobody.
+    tier: SkipJsonSchema[int] = Field(1, exclude=True)
+    id: SkipJsonSchema[int] = Field(0, exclude=True)
 
 
 class NoteList(BaseModel):
@@ -57,6 +66,8 @@ class NoteList(BaseModel):
     total: int | None = Field(None, exclude_if=is_absent)
     as_of: datetime | None = Field(None, exclude_if=is_absent)
     not_known: int | None = Field(None, exclude_if=is_absent, description="notes the model has not seen yet")
+    missing: Missing = Field(None, exclude_if=is_absent)
+    stamp: SkipJsonSchema[str] = Field("", exclude=True)
 
 
 class Index:
@@ -149,7 +160,7 @@ def _list(view: View, folder: str, wanted: tuple[str, str] | None, limit: int, c
     stamp = _stamp("list", folder, wanted)
     (after,) = _position(cursor, stamp, (low,))
     found = _verify_paths(view, wanted, after, high)
-    notes = [NoteMatch(path=path) for path in islice(found, _demand_limit(limit))]
+    notes = [NoteMatch(path=path) for path in islice(found, demand_limit(limit))]
     page = NoteList(notes=notes, as_of=view.as_of)
     if next(found, None) is not None:
         page.next_cursor = _cursor(stamp, notes[-1].path)
@@ -230,11 +241,10 @@ def _search(view: View, asked: Query, limit: int, cursor: str | None) -> NoteLis
     stamp = _stamp("search", asked.whole, catalog.generation(view.db))
     tier, before = _position(cursor, stamp, (1, NEWEST))
     parts = lookup.parts(view.db, asked)
-    matches = list(islice(_matches(view, asked, parts, tier, before), _demand_limit(limit) + 1))
-    page = NoteList(notes=[match.note(asked) for match in matches[:limit]], as_of=view.as_of)
+    matches = list(islice(_matches(view, asked, parts, tier, before), demand_limit(limit) + 1))
+    page = NoteList(notes=[match.note(asked) for match in matches[:limit]], as_of=view.as_of, stamp=stamp)
     if len(matches) > limit:
-        last = matches[limit - 1]
-        page.next_cursor = _cursor(stamp, last.tier, last.id)
+        page.next_cursor = cursor_behind(page, page.notes[-1])
         page.total = lookup.count_matches(view.db, parts)
     return page
 
@@ -254,7 +264,8 @@ class _Match:
         _, body = frontmatter.split(self.source)
         # In the second tier the whole query is nowhere, and looking for it would parse every frontmatter.
         needles = (asked.whole,) if self.tier == 1 else asked.words
-        return NoteMatch(path=self.path, snippet=matching.snippet(needles, self.path, values, body))
+        snippet = matching.snippet(needles, self.path, values, body)
+        return NoteMatch(path=self.path, snippet=snippet, tier=self.tier, id=self.id)
 
 
 def _matches(view: View, asked: Query, parts: lookup.Parts, tier: int, before: int) -> Iterator[_Match]:
@@ -287,7 +298,7 @@ def _tier(asked: Query, path: str, source: str) -> int | None:
     return asked.tier(catalog.text_of(source).fold(path))
 
 
-def _demand_limit(limit: int) -> int:
+def demand_limit(limit: int) -> int:
     if limit < 1:
         raise InvalidInput("A page has at least one entry.", fields=[FieldProblem("limit", "is below 1", str(limit))])
     return limit
@@ -296,6 +307,11 @@ def _demand_limit(limit: int) -> int:
 def _stamp(*question: object) -> str:
     """A cursor continues the question that it came from, and no other."""
     return blake2b(json.dumps(question).encode(), digest_size=6).hexdigest()
+
+
+def cursor_behind(page: NoteList, note: NoteMatch) -> str:
+    """Where a search goes on behind this match of a page."""
+    return _cursor(page.stamp, note.tier, note.id)
 
 
 def _cursor(stamp: str, *position: object) -> str:
@@ -311,9 +327,13 @@ def _position(cursor: str | None, stamp: str, start: _Place) -> _Place:
     except (ValueError, TypeError, RecursionError):
         given, position = None, []
     if given != stamp or [*map(type, position)] != [*map(type, start)]:
-        raise InvalidInput(
-            "This cursor does not continue this question.",
-            fields=[FieldProblem("cursor", "is not of this question or no longer valid", printable(cursor))],
-            hint="Ask again without a cursor.",
-        )
+        raise strange_cursor(cursor)
     return cast("_Place", tuple(position))
+
+
+def strange_cursor(cursor: str) -> InvalidInput:
+    return InvalidInput(
+        "This cursor does not continue this question.",
+        fields=[FieldProblem("cursor", "is not of this question or no longer valid", printable(cursor))],
+        hint="Ask again without a cursor.",
+    )

@@ -29,7 +29,11 @@ _ENDINGS = "3gp avif base bmp canvas flac gif jpeg jpg m4a mkv mov mp3 mp4 ogg o
 ATTACHMENTS = frozenset(re.split(" ", _ENDINGS))
 """The endings of files that a note may link to and that are no notes."""
 _WIKI = re.compile(r"\[\[(?P<target>[^\[\]|#^\n]+)(?P<rest>(?:[#^|][^\[\]\n]*)?)\]\]")
-_MARKDOWN = re.compile(r"\]\((?P<target><[^<>\n]+>|[^()\s<>]+)(?P<rest>(?:\s+\"[^\"\n]*\")?)\)")
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+_MARKDOWN = re.compile(
+    r"\]\([ \t]*(?P<target><[^<>\n]+>|(?:[^()\s<>\\]|\\.|\([^()\s<>]*\))++)"
+    r"(?P<rest>(?:\s+(?:\"[^\"\n]*\"|'[^'\n]*'))?[ \t]*)\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,7 @@ def _address(written: str) -> str:
     if _SCHEME.match(bare) or bare.startswith("//"):
         return ""
     path = bare.partition("#")[0]
-    return path if written.startswith("<") else unquote(path)
+    return _ESCAPED.sub(r"\1", path if written.startswith("<") else unquote(path))
 
 
 def name_key(name: str) -> str:

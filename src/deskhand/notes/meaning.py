@@ -19,6 +19,7 @@ from typing import Any
 from deskhand.errors import AuthRequired, TimedOut, Unavailable
 from deskhand.notes import frontmatter, walk
 from deskhand.notes.folders import FOLDERS
+from deskhand.notes.paths import Inside
 from deskhand.notes.walk import Key
 
 BATCH = 64
@@ -48,13 +49,14 @@ class Likeness:
 
 
 class Meaning:
-    def __init__(self, root: Path, file: Path, model: str, embed: Embed, inside: tuple[str, ...] = ()) -> None:
-        """`embed` gives a vector for each text; `inside` is the folder of the desk's own ones, if there is one."""
+    def __init__(self, root: Path, file: Path, model: str, embed: Embed, inside: Inside = ()) -> None:
+        """`embed` gives a vector for each text."""
         self._root = root
         self._file = file
         self._model = model
         self._embed = embed
-        self._closed = tuple(f"{name}/".casefold() for name in (inside or FOLDERS))
+        own = () if inside is None else inside or FOLDERS
+        self._closed = tuple(f"{name}/".casefold() for name in own)
         self._turn = Lock()
 
     def search(self, query: str, limit: int) -> tuple[list[Likeness], int]:

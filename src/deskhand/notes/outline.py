@@ -194,7 +194,9 @@ def _find_headings(flat: str, body: int) -> tuple[list[Heading], list[tuple[int,
     headings: list[Heading] = []
     hidden: list[tuple[int, int]] = []
     # With a line end before the first line each line has one, and a match begins where its line does in the note.
-    marked = "\n" + flat
+    # A byte order mark, which is a body's only beginning that is one character long, has one in its place.
+    order_mark = int(body == 1)
+    marked = "\n" * (1 + order_mark) + flat[order_mark:]
     place = top = body
     barren = -1
     around: dict[int, int] = {}

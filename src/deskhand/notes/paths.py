@@ -49,11 +49,14 @@ def folder_path(path: str) -> tuple[str, ...]:
     return () if path in ("", ".") else _names(path.removesuffix("/"), "directory")
 
 
-def deny_protected(names: tuple[str, ...], inside: tuple[str, ...] = ()) -> None:
-    """No tool changes what a person decides by or looks at, nor makes what could be taken for something of the desk.
+Inside = tuple[str, ...] | None
+"""The folder of a vault in which the desk's own folders lie, if they lie in one; None where it has none of them."""
 
-    `inside` is the folder of the vault in which the desk's own folders lie, if they lie in one.
-    """
+
+def deny_protected(names: tuple[str, ...], inside: Inside = ()) -> None:
+    """No tool changes what a person decides by or looks at, nor makes what could be taken for something of the desk."""
+    if inside is None:
+        return
     if inside:
         if not _is_taken_for(skeleton(names[0]), skeleton(inside[0])):
             return

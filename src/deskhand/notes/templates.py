@@ -14,11 +14,12 @@ DATE = "YYYY-MM-DD"
 TIME = "HH:mm"
 
 _HOLE = re.compile(r"\{\{[ \t]*([^{}\n]+?)[ \t]*\}\}")
-_TOKEN = re.compile(
-    r"\[([^\[\]]*)\]|\\(.)|(Mo|M{1,4}|DDDo|Do|D{1,4}|do|d{1,4}|wo|ww?|Wo|WW?|Qo|Q|YYYY|YY|Y|gggg|gg|GGGG|GG|e|E"
-    r"|A|a|HH?|hh?|kk?|mm?|ss?|S{1,9}|X|x|ZZ?|LTS|LT|L{1,4})",
-    re.DOTALL,
+_TOKENS = (
+    "Mo|M{1,4}|DDDo|Do|D{1,4}|do|d{1,4}|wo|ww?|Wo|WW?|Qo|Q|N{1,5}|YYYY|YY|Y|y{2,4}|yo|y|gggg|gg|GGGG|GG|e|E"
+    "|A|a|HH?|hh?|kk?|mm?|ss?|S{1,9}|X|x|zz?|ZZ?|LTS|LT|L{1,4}|l{1,4}"
 )
+# In brackets, or behind a backslash, it stands for itself.
+_TOKEN = re.compile(rf"\[([^\[]*)\]|\\({_TOKENS})?|({_TOKENS})", re.DOTALL)
 _LONG = {
     "LT": "h:mm A",
     "LTS": "h:mm:ss A",
@@ -26,6 +27,10 @@ _LONG = {
     "LL": "MMMM D, YYYY",
     "LLL": "MMMM D, YYYY h:mm A",
     "LLLL": "dddd, MMMM D, YYYY h:mm A",
+    "l": "M/D/YYYY",
+    "ll": "MMM D, YYYY",
+    "lll": "MMM D, YYYY h:mm A",
+    "llll": "ddd, MMM D, YYYY h:mm A",
 }
 
 
@@ -36,7 +41,7 @@ def format_date(pattern: str, when: datetime) -> str:
     def replace(found: re.Match[str]) -> str:
         literal, escaped, token = found.groups()
         if token is None:
-            return str(escaped if literal is None else literal)
+            return literal or escaped or ""
         if token in _LONG:
             return format_date(_LONG[token], when)
         if token[0] == "S":
@@ -59,7 +64,11 @@ def _parts_of(when: datetime) -> dict[str, str]:
     return {
         "YYYY": f"{when.year:04}",
         "YY": f"{when.year % 100:02}",
-        "Y": str(when.year),
+        "Y": f"{when.year:04}",
+        **dict.fromkeys(("y", "yy", "yyy", "yyyy"), str(when.year)),
+        "yo": ordinal(when.year),
+        **dict.fromkeys(("N", "NN", "NNN", "NNNNN"), "AD"),
+        "NNNN": "Anno Domini",
         "Q": str(quarter),
         "Qo": ordinal(quarter),
         "M": str(when.month),
@@ -106,6 +115,7 @@ def _parts_of(when: datetime) -> dict[str, str]:
         "x": str(int(when.timestamp() * 1000)),
         "ZZ": offset,
         "Z": f"{offset[:3]}:{offset[3:5]}",
+        **dict.fromkeys(("z", "zz"), ""),  # moment has no name for a local zone
     }
 
 

@@ -4,7 +4,7 @@ import json
 import os
 import posixpath
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
@@ -17,9 +17,10 @@ from pydantic import BaseModel, Field, WithJsonSchema
 from deskhand.clock import utc_now
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, NotFound, TooLarge, Unreadable, printable
 from deskhand.notes import attachments, catalog, disk, editing, frontmatter, paths, walk
+from deskhand.notes.attached import read_file
 from deskhand.notes.editing import Edit, EditedText
-from deskhand.notes.index import Index, NoteList, NoteMatch, is_absent
-from deskhand.notes.links import Move, ending, is_attachment, relink, same, stem
+from deskhand.notes.index import Index, Missing, NoteList, NoteMatch, is_absent
+from deskhand.notes.links import Move, ending, is_attachment, name_key, relink, same, stem
 from deskhand.notes.meaning import Likeness, Meaning
 from deskhand.notes.outline import Lines, read_outline
 from deskhand.notes.templates import DATE, Filler, format_date
@@ -100,6 +101,7 @@ TagCounts = Annotated[dict[str, int], WithJsonSchema({"type": "object"})]
 class TagList(BaseModel):
     tags: TagCounts = Field(description="each with the number of its notes, the most used first")
     left_out: int | None = Field(None, exclude_if=is_absent, description="so many more")
+    missing: Missing = Field(None, exclude_if=is_absent)
 
 
 class DailyNote(BaseModel):
@@ -130,10 +132,9 @@ class Vault:
         sign: Callable[[str], object],
         now: Callable[[], datetime] = utc_now,
         *,
-        inside: tuple[str, ...] = (),
+        inside: paths.Inside = (),
     ) -> None:
-        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time;
-        `inside` is the folder in which the desk's own folders lie, if they lie in one."""
+        """`sign` is given the text of each note before a tool writes or moves it; `now` is the person's local time."""
         self._root = root
         self._inside = inside
         self._sign = sign
@@ -161,6 +162,10 @@ class Vault:
     def file(self, path: str) -> tuple[str, bytes]:
         """A file of any kind: its path as it is on the disk, and what is in it."""
         return self._bytes(path, paths.file_path)
+
+    def attach(self, path: str, limit: int) -> tuple[str, bytes]:
+        """The same for whoever sends it away: what is the desk's own stays here."""
+        return read_file(self._root, path, limit, self._inside)
 
     def locate(self, targets: Iterable[str], holder: str) -> dict[str, str]:
         """Where the notes and files are that the note `holder` names; those that are not there are left out."""
@@ -291,17 +296,13 @@ class Vault:
             ),
         )
 
-    def tags(self) -> TagList:
-        found = sorted(self._index.tags(), key=lambda each: (-each[1], each[0].casefold()))
-        return TagList(tags=dict(found[:_TAGS]), left_out=_left_out((len(found), _TAGS)))
-
     def daily(self, when: str | None, *, create: bool = False) -> DailyNote:
         """The note of a day, where and as Obsidian makes it in this vault."""
         now = self._now()
         day = _day(when, now)
         settings = self._daily_settings()
         name = format_date(settings.get("format") or DATE, day)
-        path = f"{posixpath.join(settings.get('folder') or '', name).strip('/')}.md"
+        path = _as_note(posixpath.join(settings.get("folder") or "", name.lstrip("/")).strip("/"))
         try:
             canonical, data = self._bytes(path)
         except NotFound:
@@ -478,6 +479,18 @@ class Vault:
                 self._index.touch(holder)
                 return 1
         raise Changed(f"{holder} is being written all the time")
+
+
+def count_tags(found: Iterable[tuple[str, int]]) -> TagList:
+    """The tags of one or several indexes, the most used first."""
+    shown: dict[str, str] = {}
+    counted: Counter[str] = Counter()
+    for tag, notes in found:
+        counted[name_key(tag)] += notes
+        shown.setdefault(name_key(tag), tag)
+    ordered = sorted(counted, key=lambda name: (-counted[name], shown[name].casefold()))
+    tags = {shown[name]: counted[name] for name in ordered[:_TAGS]}
+    return TagList(tags=tags, left_out=_left_out((len(ordered), _TAGS)))
 
 
 def _describe_likeness(found: Likeness) -> NoteMatch:

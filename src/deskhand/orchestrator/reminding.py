@@ -12,7 +12,8 @@ from deskhand.gate import follow_ups
 from deskhand.gate.askers import asking_as
 from deskhand.gate.follow_ups import AwaitedAnswer
 from deskhand.mail import MailSummary
-from deskhand.mail.addresses import people
+from deskhand.mail.addresses import addresses_in, people
+from deskhand.mail.answering import mailbox_of
 
 log = logging.getLogger("deskhand.reminding")
 
@@ -56,7 +57,7 @@ async def _look_at(desk: Desk, awaited: AwaitedAnswer) -> None:
 async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
     """Whether a person wrote in the thread after the mail had left."""
     request = awaited.request
-    own = {request.action.account.casefold(), *desk.settings.own_addresses}
+    own = set(map(mailbox_of, (request.action.account, *desk.settings.own_addresses)))
     try:
         thread = await desk.mailbox.thread(request.thread_id or request.action.thread_id or "")
     except NotFound:
@@ -70,7 +71,7 @@ async def _is_answered(desk: Desk, awaited: AwaitedAnswer) -> bool:
 
 
 def _is_from_others(mail: MailSummary, own: set[str]) -> bool:
-    senders = {person.address.casefold() for person in people(mail.sender)}
+    senders = set(map(mailbox_of, addresses_in(mail.sender)))
     return bool(senders) and senders.isdisjoint(own)
 
 

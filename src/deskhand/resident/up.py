@@ -73,7 +73,7 @@ async def up(
     app = site(desk, beside=made.routes, demo=demo)
     try:
         async with _serve(app, listener, desk), made.run():
-            say(f"the page and the doors of assistants are at {address}")
+            say(f"page and MCP endpoints: {address}")
             if desk.settings.inbox_origin is not None:
                 say(f"behind your proxy they are at {desk.settings.inbox_origin}")
             async with _at_work(_parts(desk, joining, arrivals, address, say), desk.parts, say):
@@ -120,6 +120,11 @@ def missing(desk: Desk) -> Iterator[tuple[str, DeskError]]:
             need(desk)
         except DeskError as error:
             yield what, error
+    for vault in desk.settings.note_vaults[1:]:
+        try:
+            vault.demand()
+        except DeskError as error:
+            yield f"the notes of the vault {vault.name} are missing", error
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from deskhand.mail import Attachment, mime
 from deskhand.mail.extraction import Extract, extract
 from deskhand.mail.mailboxes import Mailboxes
 from deskhand.servers.mail import FETCHES
-from deskhand.servers.obsidian import Cursor
+from deskhand.servers.obsidian import Cursor, with_vault
 from deskhand.servers.tool import ADDS, DeskTool, tool
 
 PAGE = 20_000
@@ -79,10 +79,10 @@ def saving_tools(desk: Desk) -> list[DeskTool]:
         attachment, content = await _find(desk, message_id, name)
         if len(content) > LARGEST_FILE:
             raise TooLarge(f"{attachment.name} has {len(content):,} bytes; at most {LARGEST_FILE:,} are saved")
-        saved = await to_thread.run_sync(desk.vault.save, path, content)
+        saved = await to_thread.run_sync(desk.vaults.save, path, content)
         return SavedAttachment(path=saved, size=len(content), sha256=sha256(content).hexdigest())
 
-    return [tool(save_attachment, title="Save an attachment", annotations=ADDS)]
+    return with_vault(desk, tool(save_attachment, title="Save an attachment", annotations=ADDS))
 
 
 async def _find(desk: Desk, message_id: str, name: str) -> tuple[Attachment, bytes]:

@@ -23,7 +23,7 @@ _DESK = "desk"
 """The client id of the desk's own token, which opens everything; an assistant's has a prefix before its name."""
 _TOKEN = "token:"  # noqa: S105 - a prefix
 _HELD = "held"
-"""The claim that has the scopes as they were given, with the mail accounts to which they are narrowed."""
+"""The claim that has the scopes as they were given, with the mail accounts and vaults to which they are narrowed."""
 METADATA = "/.well-known/oauth-protected-resource"
 """Before an endpoint's path: what a client must know to ask for a token."""
 
@@ -95,13 +95,13 @@ def _way_to(scope: str, access: AccessToken | None) -> str:
     return f"deskhand token create --name NAME --scope {scope}"
 
 
-def opened_accounts(*, writes: bool, within: Iterable[str] | None) -> frozenset[str] | None:
-    """The mail accounts that the caller may see; None where it may see all of them."""
+def opened_names(area: Area, *, writes: bool, within: Iterable[str] | None) -> frozenset[str] | None:
+    """The mail accounts or the vaults that the caller may see; None where it may see all of them."""
     access = _foreign_access()
     held = None if access is None else (access.claims or {}).get(_HELD, access.scopes)
     opened: frozenset[str] | None = None
     for scopes in (within, held):
-        names = None if scopes is None else tokens.opened_accounts(scopes, writes=writes)
+        names = None if scopes is None else tokens.opened_names(scopes, area, writes=writes)
         if names is not None:
             opened = names if opened is None else opened & names
     return opened

@@ -21,7 +21,7 @@ _TARGETS = ("path", "source", "task_id", "recipient", "message_id", "id")
 _RECORDED = frozenset(
     {
         *_TARGETS,
-        *("destination", "if_match", "merge", "update_links", "template", "date", "create"),
+        *("destination", "if_match", "merge", "update_links", "template", "date", "create", "vault"),
         *("task_ids", "action", "decision", "status"),
     }
 )

@@ -243,6 +243,20 @@ def describe_reply(answer: ReplyEmail, outcome: Outcome, note: str | None) -> Ca
             return _say(error, _because("Error replying to thread", error))
 
 
+def describe_leave(what: str, outcome: Outcome) -> CallToolResult | DeskError:
+    match outcome:
+        case Released():
+            return _only("The list was told; it said that you have left.")
+        case DevMode():
+            return _only(f"[DEV_MODE] Logged but not done. {what}")
+        case NotApproved() as asked:
+            return _say(refusal_of(asked, "a list is left only after the person said yes"), f"Rejected: {asked.note}")
+        case Limited() as limited:
+            return _rate_limited(limited)
+        case Failed(error):
+            return _say(error, _because("Error leaving the list", error))
+
+
 def describe_ended(request: Request) -> CallToolResult | DeskError:
     """What came of a request in the end, as its call would be answered."""
     if request.state != "sent":

@@ -9,7 +9,7 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput
 from deskhand.mail import FullMessage, MailSummary
-from deskhand.mail.changes import Doing, read_change
+from deskhand.mail.changes import Doing, find_way_back, read_change
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.filing import change_mails, describe_refusal, needs_yes
 from deskhand.servers.mail import FETCHES, FILES, one_line
@@ -39,12 +39,21 @@ class MailThread(BaseModel):
     mails: list[ThreadMail] = Field(description=f"oldest first; of a longer thread the last {MOST_IN_THREAD}")
 
 
+class WayBack(BaseModel):
+    """Arguments of another call."""
+
+    do: Doing
+    label: str = Field("", exclude_if=lambda value: not value)
+    ids: list[str]
+
+
 class UpdatedEmails(BaseModel):
     count: int
     unread: int = Field(description="how many of them nobody has read")
     done: bool
     waits: bool = Field(description="the person has to say yes to it, or would have to")
     subjects: list[str] = Field(description=f"of the first {SHOWN}")
+    undo: list[WayBack] = Field(default_factory=list, exclude_if=lambda value: not value)
 
 
 Ids = Annotated[Sequence[str], Field(max_length=MOST_CHANGED, description="message ids")]
@@ -67,7 +76,7 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
         label: Annotated[str, Field(max_length=100, description="for label and unlabel")] = "",
         dry_run: Annotated[bool, Field(description="only say how many it would be")] = False,
     ) -> ToolResult[UpdatedEmails]:
-        """Mark, star, archive, trash or label mails, given by ids or by a query; nothing is ever deleted for good.
+        """Mark, star, archive, trash or label mails, given by ids or by a query; the answer says what undoes it.
         More than 50 in an hour, and mail into the trash that the person has not read, waits for the person's yes."""
         change = read_change(do, label or None)
         mails = await _find(desk, ids, query)
@@ -77,7 +86,8 @@ def everyday_tools(desk: Desk) -> list[DeskTool]:
         outcome = await change_mails(desk, change, mails, "desk_mcp")
         done = _described(mails, done=True, waits=False)
         if isinstance(outcome, int):
-            return ToolResult(done.model_copy(update={"count": outcome}))
+            steps = [WayBack(do=deed.do, label=deed.label, ids=of) for deed, of in find_way_back(change, mails)]
+            return ToolResult(done.model_copy(update={"count": outcome, "undo": steps}))
         return ToolResult(describe_refusal(outcome, len(mails)) or done, recorded=True)
 
     return [

@@ -3,40 +3,55 @@
 import asyncio
 import json
 import time
-from contextlib import suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 from mcp.server.subscriptions import InMemorySubscriptionBus
-from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
+from mcp.shared.subscriptions import event_from_wire
 from mcp_types import (
+    SERVER_INFO_META_KEY,
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
     GetPromptRequestParams,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
     ListToolsResult,
+    LoggingMessageNotification,
     PaginatedRequestParams,
     ReadResourceRequestParams,
+    ResourceUpdatedNotification,
+    ServerCapabilities,
+    SetLevelRequestParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    UnsubscribeRequestParams,
 )
 from mcp_types import Tool as MCPTool
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, NotFound, Unavailable, printable
 from deskhand.foreign.arguments import canonical
 from deskhand.foreign.definitions import digest_of
-from deskhand.foreign.session import ForeignServer, ListChange
+from deskhand.foreign.lines import Report
+from deskhand.foreign.session import ForeignServer, Told, written
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
+from deskhand.servers.sdk import connection_of
 from deskhand.servers.server import DeskServer, protocol_error
+from deskhand.servers.shortway import Answer, ShortWay
+from deskhand.servers.wire import Wire
 
 ACTOR = "guard_mcp"
 SOON = 5.0
 """Seconds in which a server has to be there to be listed on the whole desk."""
+MOST_BEHIND = 64
+"""So many calls that passed may be answered before they are on the record."""
 OWN = "the person's own program"
 """Who asks on stdio, or with the desk's own token."""
 
@@ -53,25 +68,66 @@ class ForeignDoor(DeskServer):
         super().__init__(name, [], area="guard", token=token, authenticate=desk.authenticate, subscriptions=self._bus)
         self._desk = desk
         self._server = name
+        self._watching: dict[str, WeakSet[Any]] = {}
+        """Who wants to know when a resource changes, by its address."""
         self._answer_all()
-        self.promise_changes()
+        self.promise_changes(self._find_abilities)
         desk.foreign.listen(self)
 
     def _answer_all(self) -> None:
         self.answer("tools/list", PaginatedRequestParams, self._pass_tools)
         self.answer("tools/call", CallToolRequestParams, self._answer_call)
-        self.answer("resources/list", PaginatedRequestParams, self._pass_resources)
-        self.answer("resources/templates/list", PaginatedRequestParams, self._pass_templates)
-        self.answer("resources/read", ReadResourceRequestParams, self._pass_resource)
-        self.answer("prompts/list", PaginatedRequestParams, self._pass_prompts)
-        self.answer("prompts/get", GetPromptRequestParams, self._pass_prompt)
-        self.answer("completion/complete", CompleteRequestParams, self._pass_completion)
+        for method, params in _PASSED_ON.items():
+            self.answer(method, params, partial(self._pass_on, method))
 
-    async def hear_change(self, name: str, change: ListChange) -> None:
+        self.answer("resources/subscribe", SubscribeRequestParams, self._watch)
+        self.answer("resources/unsubscribe", UnsubscribeRequestParams, self._unwatch)
+        self._serve_listener = self.handler_of("subscriptions/listen")
+        self.answer("subscriptions/listen", SubscriptionsListenRequestParams, self._listen)
+
+    def _find_abilities(self) -> ServerCapabilities | None:
+        with suppress(DeskError):
+            if (server := self._desk.foreign.find(self._server)) is not None:
+                return server.client.server_capabilities
+        return None
+
+    # What the server says by itself.
+
+    async def hear(self, name: str, told: Told) -> None:
         if name != self._server:
             return
-        await self.tell_all(change.method)
-        await self._bus.publish(_EVENTS[change.method])
+        said = written(told)
+        method = told.method
+        params = said.get("params")
+        match told:
+            case LoggingMessageNotification():
+                # No line says whose call it is about: where several are there, nobody is told of another's.
+                if len({*self._connections.values()}) == 1:
+                    await self.tell(self._connections, method, params)
+            case ResourceUpdatedNotification():
+                await self.tell(self._watching.get(str(told.params.uri), ()), method, params)
+            case _:
+                await self.tell(self._connections, method, None)
+        if event := event_from_wire(method, params):
+            await self._bus.publish(event)
+
+    async def _watch(self, ctx: Any, params: SubscribeRequestParams) -> dict[str, Any]:
+        server = await self._open()
+        self._watching.setdefault(str(params.uri), WeakSet()).add(connection_of(ctx))
+        await server.watch(str(params.uri))
+        return {}
+
+    async def _unwatch(self, ctx: Any, params: UnsubscribeRequestParams) -> dict[str, Any]:
+        self._watching.get(str(params.uri), WeakSet()).discard(connection_of(ctx))
+        return {}
+
+    async def _listen(self, ctx: Any, params: SubscriptionsListenRequestParams) -> Any:
+        server = await self._open()
+        for uri in params.notifications.resource_subscriptions or ():
+            await server.watch(str(uri))
+        return await self._serve_listener(ctx, params)
+
+    # What passes as it comes.
 
     async def _open(self) -> ForeignServer:
         try:
@@ -85,66 +141,109 @@ class ForeignDoor(DeskServer):
         await self._open()
         return ListToolsResult(tools=await list_open_tools(self._desk, self._server))
 
-    async def _answer_call(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult:
+    async def _pass_on(self, method: str, ctx: Any, params: BaseModel) -> dict[str, Any]:
+        """Whatever is no call of a tool, as the server itself answers it."""
+        server = await self._open()
+        given = params.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta"})
+        result = await server.ask(method, given)
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return _shape(result, modern=False)
+        return _NOT_TO_KEEP | _shape(result, modern=True)
+
+    async def _answer_call(self, ctx: Any, params: CallToolRequestParams) -> CallToolResult | dict[str, Any]:
         try:
             self.demand("guard", writes=True)
-            return await call(self._desk, self._server, params, progress_of(ctx))
+            progress = Progress(ctx)
+            result = await call(self._desk, self._server, params.name, params.arguments or {}, progress.report)
+            await progress.settle()
         except DeskError as error:
             return self.refusal(error)
+        return _shape(result, modern=ctx.protocol_version in MODERN_PROTOCOL_VERSIONS)
 
-    async def _pass_resources(self, ctx: Any, params: PaginatedRequestParams) -> ListResourcesResult:
-        del ctx
-        client = (await self._open()).client
-        if client.server_capabilities.resources is None:
-            return ListResourcesResult(resources=[])
-        return await client.session.list_resources(params=params)
+    # The short way.
 
-    async def _pass_templates(self, ctx: Any, params: PaginatedRequestParams) -> ListResourceTemplatesResult:
-        del ctx
-        client = (await self._open()).client
-        if client.server_capabilities.resources is None:
-            return ListResourceTemplatesResult(resource_templates=[])
-        return await client.session.list_resource_templates(params=params)
+    def listen_to(self, wire: Wire) -> AbstractAsyncContextManager[Any]:
+        return ShortWay(wire, self._start_call).lines()
 
-    async def _pass_resource(self, ctx: Any, params: ReadResourceRequestParams) -> Any:
-        del ctx
-        return await (await self._open()).client.session.read_resource(params.uri)
+    def _start_call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any],
+        report: Report | None,
+        modern: bool,
+    ) -> Answer | None:
+        """The call, where the server is there and the rules let this very call pass."""
+        try:
+            self.demand("guard", writes=True)
+            canonical(arguments)
+            server = self._desk.foreign.find(self._server)
+            if server is None or self._desk.settings.dev_mode:
+                return None
+            self._desk.foreign.demand_pinned(server, tool)
+            if self._desk.foreign.rule_for(self._server, tool, arguments).do != "pass":
+                return None
+        except DeskError:
+            return None  # the long way says why
+        return self._pass_call(server, tool, arguments, report, modern)
 
-    async def _pass_prompts(self, ctx: Any, params: PaginatedRequestParams) -> ListPromptsResult:
-        del ctx
-        client = (await self._open()).client
-        if client.server_capabilities.prompts is None:
-            return ListPromptsResult(prompts=[])
-        return await client.session.list_prompts(params=params)
-
-    async def _pass_prompt(self, ctx: Any, params: GetPromptRequestParams) -> Any:
-        del ctx
-        return await (await self._open()).client.session.get_prompt(params.name, params.arguments)
-
-    async def _pass_completion(self, ctx: Any, params: CompleteRequestParams) -> Any:
-        del ctx
-        context = params.context.arguments if params.context else None
-        session = (await self._open()).client.session
-        argument = {"name": params.argument.name, "value": params.argument.value}
-        return await session.complete(params.ref, argument, context)
+    async def _pass_call(
+        self,
+        server: ForeignServer,
+        tool: str,
+        arguments: Mapping[str, Any],
+        report: Report | None,
+        modern: bool,
+    ) -> dict[str, Any]:
+        try:
+            result = await _pass(self._desk, server, tool, arguments, report)
+        except DeskError as error:
+            result = written(self.refusal(error))
+        return self.stamp(_shape(result, modern=modern), modern=modern)
 
 
-_EVENTS: dict[str, ToolsListChanged | ResourcesListChanged | PromptsListChanged] = {
-    "notifications/tools/list_changed": ToolsListChanged(),
-    "notifications/resources/list_changed": ResourcesListChanged(),
-    "notifications/prompts/list_changed": PromptsListChanged(),
+_PASSED_ON: dict[str, type[BaseModel]] = {
+    "resources/list": PaginatedRequestParams,
+    "resources/templates/list": PaginatedRequestParams,
+    "resources/read": ReadResourceRequestParams,
+    "prompts/list": PaginatedRequestParams,
+    "prompts/get": GetPromptRequestParams,
+    "completion/complete": CompleteRequestParams,
+    "logging/setLevel": SetLevelRequestParams,
 }
 
 
-def progress_of(ctx: Any) -> ProgressFnT:
-    """How progress reaches whoever called, where they want to hear of it."""
+_NOT_TO_KEEP = {"ttlMs": 0, "cacheScope": "private"}
+"""What the second era demands of a list, and a server of the first does not say."""
 
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        if ctx is None:
+
+def _shape(result: dict[str, Any], *, modern: bool) -> dict[str, Any]:
+    """As a client of this era takes what a server of any era answered."""
+    if modern:
+        return {"resultType": "complete", **result}
+    if "resultType" not in result:
+        return result
+    meta = {key: value for key, value in result.get("_meta", {}).items() if key != SERVER_INFO_META_KEY}
+    plain = {key: value for key, value in result.items() if key not in ("resultType", "ttlMs", "cacheScope", "_meta")}
+    if meta:
+        plain["_meta"] = meta
+    return plain
+
+
+class Progress:
+    """Tells whoever called how far their call is, all of it before the answer."""
+
+    def __init__(self, ctx: Any) -> None:
+        self._ctx = ctx
+        self._told: list[asyncio.Task[None]] = []
+
+    def report(self, said: Mapping[str, Any]) -> None:
+        if self._ctx is None:
             return
-        await ctx.session.report_progress(progress, total, message)
+        telling = self._ctx.session.report_progress(said["progress"], said.get("total"), said.get("message"))
+        self._told.append(asyncio.create_task(telling))
 
-    return report
+    async def settle(self) -> None:
+        await asyncio.gather(*self._told)
 
 
 async def list_open_tools(desk: Desk, name: str) -> list[MCPTool]:
@@ -177,26 +276,25 @@ def _prefix(name: str, listed: MCPTool) -> MCPTool:
     return listed.model_copy(update={"name": f"{name}_{listed.name}", "description": said})
 
 
-async def call(desk: Desk, name: str, params: CallToolRequestParams, progress: ProgressFnT) -> CallToolResult:
+async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], report: Report | None) -> dict[str, Any]:
     """Do with a call what the person's rules say. Raises MCPError for the server's own errors."""
-    arguments = params.arguments or {}
     text = canonical(arguments)
     server = await desk.foreign.open(name)
-    definition = desk.foreign.demand_pinned(server, params.name)
-    rule = desk.foreign.rule_for(name, params.name, arguments)
+    definition = desk.foreign.demand_pinned(server, tool)
+    rule = desk.foreign.rule_for(name, tool, arguments)
     match rule.do:
         case "deny":
-            refusal = Denied(f"the person's rules deny {printable(params.name, 60)}", reason="denied")
-            await _record(desk, name, params.name, refusal, 0)
+            refusal = Denied(f"the person's rules deny {printable(tool, 60)}", reason="denied")
+            await desk.record(*_facts(name, tool, refusal, 0))
             raise refusal
         case "pass":
-            return await _pass(desk, server, params, progress)
+            return await _pass(desk, server, tool, arguments, report)
         case "ask":
             shape = definition.get("inputSchema", {})
             demand_fitting(shape, arguments)
             asked = ToolCall(
                 server=name,
-                tool=params.name,
+                tool=tool,
                 arguments=text,
                 definition=digest_of(definition),
                 asker=asker(),
@@ -215,15 +313,15 @@ def asker() -> str:
 
 
 async def _pass(
-    desk: Desk, server: ForeignServer, params: CallToolRequestParams, progress: ProgressFnT
-) -> CallToolResult:
+    desk: Desk, server: ForeignServer, tool: str, arguments: Mapping[str, Any], report: Report | None
+) -> dict[str, Any]:
     if desk.settings.dev_mode:
         raise Denied("DEV_MODE is on: nothing is called", reason="dev_mode", hint="set DEV_MODE=false")
-    await desk.settle_record()
+    await desk.settle_record(behind=MOST_BEHIND)
     started = time.perf_counter()
     error: DeskError | None = Unavailable("the call was cancelled")
     try:
-        result = await server.call(params.name, params.arguments or {}, progress)
+        result = await server.call(tool, arguments, report)
         error = None
     except MCPError as answer:
         error = Unavailable(f"the server answered with an error: {printable(answer.message)}")
@@ -232,16 +330,17 @@ async def _pass(
         error = lost
         raise
     finally:
-        await _record(desk, server.name, params.name, error, round((time.perf_counter() - started) * 1000))
+        desk.record_behind(*_facts(server.name, tool, error, round((time.perf_counter() - started) * 1000)))
     return result
 
 
-async def _record(desk: Desk, server: str, tool: str, error: DeskError | None, milliseconds: int) -> None:
+def _facts(server: str, tool: str, error: DeskError | None, milliseconds: int) -> tuple[Any, ...]:
+    """Of a call, as `Desk.record` takes them."""
     facts = {"client": client} if (client := callers.client()) else {}
-    await desk.record(ACTOR, printable(tool, 100), server, facts, error, milliseconds)
+    return ACTOR, printable(tool, 100), server, facts, error, milliseconds
 
 
-def _result_of(outcome: Outcome, asked: ToolCall) -> CallToolResult:
+def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
     what = f"{printable(asked.tool, 60)} of {asked.server}"
     match outcome:
         case Released(mail=done):
@@ -261,11 +360,12 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> CallToolResult:
             raise Denied("too much left the desk in this window", reason="rate_limited")
 
 
-def read_result(kept: str | None) -> CallToolResult:
+def read_result(kept: str | None) -> dict[str, Any]:
     """What a server answered, from what was kept of it."""
     if kept is None:
         raise NotFound("the call was made, but its result is no longer kept")
     answer = json.loads(kept)
     if "error" in answer:
         raise MCPError(**answer["error"])
-    return CallToolResult.model_validate(answer["result"])
+    result: dict[str, Any] = answer["result"]
+    return result

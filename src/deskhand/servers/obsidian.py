@@ -1,6 +1,7 @@
 """The notes server: the five tools of its contract, and those that spare a caller sending a note whole."""
 
 import json
+from functools import partial
 from typing import Annotated, Any
 
 from mcp_types import ToolAnnotations
@@ -19,6 +20,7 @@ from deskhand.notes.vault import (
     SearchBy,
     TagList,
     TemplatedNote,
+    Vault,
 )
 from deskhand.servers.calls import recorder
 from deskhand.servers.server import DeskServer
@@ -59,7 +61,7 @@ Cursor = Annotated[str | None, Field(description="next_cursor of the page before
 def notes_tools(desk: Desk) -> list[DeskTool]:
     def read_note(path: Path) -> NoteContent:
         """Read one note: frontmatter, body and an etag for a safe later write."""
-        return desk.vault.read(path)
+        return desk.vaults.at(path, Vault.read)
 
     def write_note(
         path: Path,
@@ -69,7 +71,8 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         merge: Annotated[bool, Field(description="keep frontmatter keys that are not given")] = False,
     ) -> NoteContent:
         """Create or replace a note. What you do not change keeps its order, comments and quoting."""
-        return desk.vault.write(path, frontmatter, body, if_match=if_match, merge=merge)
+        write = partial(Vault.write, properties=frontmatter, body=body, if_match=if_match, merge=merge)
+        return desk.vaults.at(path, write)
 
     def list_notes(
         directory: Annotated[str, Field(description='vault-relative folder, "" for the whole vault')],
@@ -78,7 +81,7 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         cursor: Cursor = None,
     ) -> NoteList:
         """List the notes in a folder and its sub-folders, by path; optionally by a frontmatter value."""
-        return desk.vault.list_notes(directory, filter, limit, cursor)
+        return desk.vaults.list_notes(directory, filter, limit, cursor)
 
     def move_note(
         source: Path,
@@ -86,7 +89,7 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         update_links: Annotated[bool, Field(description="let links in other notes follow")] = False,
     ) -> MovedNote:
         """Move or rename a note. Never replaces another one; missing folders are made."""
-        return desk.vault.move(source, destination, update_links=update_links)
+        return desk.vaults.move(source, destination, update_links=update_links)
 
     def search_notes(
         query: Annotated[str, Field(min_length=1, description="text in names, frontmatter values or bodies")],
@@ -95,15 +98,16 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
         by: Annotated[SearchBy, Field(description="meaning and both need an embedding model")] = "words",
     ) -> NoteList:
         """Find notes by text, ignoring case: first the whole query as it stands, then notes with all its words."""
-        return desk.vault.search(query, limit, cursor, by)
+        return desk.vaults.search(query, limit, cursor, by)
 
-    return [
+    return with_vault(
+        desk,
         tool(read_note, title="Read a note", annotations=READS, recorded_by="nobody"),
         tool(write_note, title="Write a note", annotations=WRITES),
         tool(list_notes, title="List notes", annotations=READS, recorded_by="nobody"),
         tool(move_note, title="Move a note", annotations=WRITES),
         tool(search_notes, title="Search notes", annotations=READS, recorded_by="nobody"),
-    ]
+    )
 
 
 def more_notes_tools(desk: Desk) -> list[DeskTool]:
@@ -116,7 +120,7 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
         create: Annotated[bool, Field(description="make a missing note or heading")] = False,
     ) -> EditedNote:
         """Add text at the end of a note, or under a heading before its sub-headings."""
-        return desk.vault.append(path, text, heading, create=create)
+        return desk.vaults.append(path, text, heading, create=create)
 
     def edit_note(
         path: ShortPath,
@@ -125,26 +129,26 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
     ) -> EditedNote:
         """Change parts of a note, all or none. An edit names a heading (insert adds before its sub-headings,
         replace leaves its line, delete takes the section), a block, lines with expect, or a key."""
-        return desk.vault.edit(path, edits, if_match=if_match)
+        return desk.vaults.at(path, partial(Vault.edit, edits=edits, if_match=if_match))
 
     def get_links(path: ShortPath) -> NoteLinks:
         """List a note's links, the notes that link to it, and the links that lead nowhere."""
-        return desk.vault.links(path)
+        return desk.vaults.at(path, Vault.links)
 
     def list_tags() -> TagList:
         """List the tags with the number of their notes."""
-        return desk.vault.tags()
+        return desk.vaults.tags()
 
     def get_outline(path: ShortPath) -> NoteOutline:
         """List a note's headings and block ids with their lines, and its etag."""
-        return desk.vault.outline(path)
+        return desk.vaults.at(path, Vault.outline)
 
     def daily_note(
         date: Annotated[str | None, Field(description="2026-11-30; default today")] = None,
         create: Annotated[bool, Field(description="if missing, from the template")] = False,
     ) -> DailyNote:
         """Find the daily note by Obsidian's settings."""
-        return desk.vault.daily(date, create=create)
+        return desk.vaults.daily(date, create=create)
 
     def create_from_template(
         template: Annotated[str, Field(description="path, or name in the templates folder")],
@@ -152,9 +156,10 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
         values: Values,
     ) -> TemplatedNote:
         """Make a note from a template with {{title}}, {{date}}, {{time}}, {{date:FORMAT}} and {{own}} values."""
-        return desk.vault.from_template(template, path, values)
+        return desk.vaults.from_template(template, path, values)
 
-    return [
+    return with_vault(
+        desk,
         tool(append_note, title="Append to a note", annotations=ADDS),
         tool(edit_note, title="Edit a note", annotations=EDITS),
         tool(get_links, title="Links of a note", annotations=READS, recorded_by="nobody"),
@@ -162,24 +167,41 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
         tool(get_outline, title="Outline of a note", annotations=READS, recorded_by="nobody"),
         tool(daily_note, title="Daily note", annotations=MAKES),
         tool(create_from_template, title="Note from a template", annotations=ADDS),
-    ]
+    )
+
+
+def with_vault(desk: Desk, *tools: DeskTool) -> list[DeskTool]:
+    """The tools, for whose calls a vault may be named."""
+    for each in tools:
+        each.take("vault", shown=len(vault_names(desk)) > 1)
+    return [*tools]
 
 
 def say_place(desk: Desk) -> str:
-    """Where the desk's own folders lie, for instructions that name them."""
-    if not desk.settings.inside:
-        return ""
-    return f"\nThese folders, Needs_Action and Plans lie in {desk.settings.own_path()}/."
+    """Where the desk's own folders lie, for instructions that name them, and which vaults there are."""
+    said = ""
+    if desk.settings.inside:
+        said = f"\nThese folders, Needs_Action and Plans lie in {desk.settings.own_path()}/."
+    names = vault_names(desk)
+    if len(names) > 1:
+        said += f"\nThe vaults are {', '.join(names)}; a path in another than {names[0]} begins with its name, as"
+        said += f" {names[1]}:Note.md, or `vault` names it. search_notes and list_tags go over all of them."
+    return said
+
+
+def vault_names(desk: Desk) -> list[str]:
+    return [each.name for each in desk.settings.note_vaults]
 
 
 def obsidian_server(desk: Desk, token: str | None = None) -> DeskServer:
-    _ = desk.settings.vault  # a missing vault is said now, not at the first call
+    desk.vaults.demand_one()  # that there is none is said now, not at the first call
     return DeskServer(
         "obsidian",
         [*notes_tools(desk), *more_notes_tools(desk)],
         instructions=INSTRUCTIONS + say_place(desk),
         record=recorder(desk, "obsidian_mcp"),
         area="notes",
+        vaults=vault_names(desk),
         token=token,
         settle=desk.settle_record,
         authenticate=desk.authenticate,

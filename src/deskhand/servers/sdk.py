@@ -3,10 +3,9 @@
 import contextlib
 import json
 import sys
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, get_args
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from mcp.server import MCPServer
 from mcp.server.context import ServerRequestContext
@@ -14,11 +13,21 @@ from mcp.server.lowlevel import NotificationOptions
 from mcp.server.mcpserver.tools import Tool
 from mcp.server.mcpserver.utilities.func_metadata import FuncMetadata
 from mcp.server.stdio import stdio_server
-from mcp_types import CallToolResult, InputRequiredResult, ListResourcesResult, PaginatedRequestParams, TextContent
+from mcp_types import (
+    SERVER_INFO_META_KEY,
+    CallToolResult,
+    InputRequiredResult,
+    ListResourcesResult,
+    PaginatedRequestParams,
+    ServerCapabilities,
+    TextContent,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel
 from pydantic_core import PydanticSerializationError, to_json
 
 from deskhand.errors import DeskError, FieldProblem, InvalidInput, printable
+from deskhand.servers import callers
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.stdio import AnsweringStream, NotingStream, OpenRequests
 from deskhand.servers.wire import Wire
@@ -29,7 +38,8 @@ class SDKServer(MCPServer[None]):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._connections: WeakSet[Any] = WeakSet()
+        self._connections: WeakKeyDictionary[Any, str | None] = WeakKeyDictionary()
+        """Whoever asked something here and is there still, and by which name."""
 
     async def list_resource_page(self, cursor: str | None) -> ListResourcesResult:
         """One page of the resources; a server with many of them overrides it."""
@@ -46,21 +56,45 @@ class SDKServer(MCPServer[None]):
         """Let the handler answer a method in place of the SDK, and remember who asked."""
 
         async def answer(ctx: Any, given: Any) -> Any:
-            self._connections.add(ctx.session._connection)  # noqa: SLF001 - the session itself lives for one request
+            if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:  # those others listen by themselves
+                self._connections[connection_of(ctx)] = callers.client()
             return await handler(ctx, given)
 
         self._lowlevel_server.add_request_handler(method, params, answer)
 
-    def promise_changes(self) -> None:
-        """Say to clients of the first era that they are told when a list changed."""
-        server: Any = self._lowlevel_server
-        promised = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        server.create_initialization_options = partial(server.create_initialization_options, promised)
+    def handler_of(self, method: str) -> Callable[[Any, Any], Awaitable[Any]]:
+        """Who answers a method now."""
+        found = self._lowlevel_server.get_request_handler(method)
+        assert found is not None  # noqa: S101 - a method of the SDK's own
+        return found.handler
 
-    async def tell_all(self, method: str) -> None:
-        """Send a notification to every client that is there."""
-        for connection in [*self._connections]:
-            await connection.notify(method, None)
+    def promise_changes(self, known: Callable[[], ServerCapabilities | None]) -> None:
+        """Say that clients are told when a list changed, and of the rest no more than is known that it can do."""
+        server: Any = self._lowlevel_server
+        everything = server.get_capabilities
+        promised = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+
+        def describe(*_: Any, protocol_version: str | None = None) -> ServerCapabilities:
+            able: ServerCapabilities = everything(promised, protocol_version=protocol_version)
+            found = known()
+            if found is None:
+                return able
+            missing = [part for part in _PARTS if getattr(found, part) is None]
+            return able.model_copy(update=dict.fromkeys(missing))
+
+        server.get_capabilities = describe
+
+    def stamp(self, result: dict[str, Any], *, modern: bool) -> dict[str, Any]:
+        """The result with this server's name, as the SDK writes it for clients of the second era."""
+        if not modern:
+            return result
+        meta = {SERVER_INFO_META_KEY: self._lowlevel_server.server_info_stamp}
+        return {**result, "_meta": meta | (result.get("_meta") or {})}
+
+    async def tell(self, connections: Iterable[Any], method: str, params: dict[str, Any] | None) -> None:
+        """Send a notification to clients of the first era."""
+        for connection in [*connections]:
+            await connection.notify(method, params)
 
     async def run_stdio_async(self) -> None:
         async with stdio_server() as (incoming, outgoing):
@@ -70,9 +104,13 @@ class SDKServer(MCPServer[None]):
 
     async def run_wire(self, wire: Wire) -> None:
         """Serve one connection that speaks as stdio does; any number of them at once."""
-        given: Any = wire
-        async with stdio_server(given, given) as (incoming, outgoing):
+        said: Any = wire
+        async with self.listen_to(wire) as lines, stdio_server(lines, said) as (incoming, outgoing):
             await self._serve(incoming, outgoing)
+
+    def listen_to(self, wire: Wire) -> contextlib.AbstractAsyncContextManager[Any]:
+        """The lines that the SDK answers; a server that answers some of them by itself overrides it."""
+        return contextlib.nullcontext(wire)
 
     async def _serve(self, incoming: Any, outgoing: Any) -> None:
         server = self._lowlevel_server
@@ -80,6 +118,14 @@ class SDKServer(MCPServer[None]):
         heard = AnsweringStream(incoming, outgoing, requests)
         said = NotingStream(outgoing, requests)
         await server.run(heard, said, server.create_initialization_options())
+
+
+_PARTS = ("prompts", "resources", "logging", "completions")
+
+
+def connection_of(ctx: Any) -> Any:
+    """What lives as long as the client is there; the session itself lives for one request."""
+    return ctx.session._connection  # noqa: SLF001
 
 
 class StrictMetadata(FuncMetadata):

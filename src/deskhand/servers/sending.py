@@ -1,6 +1,7 @@
 """How the whole-desk server asks for a mail to leave: to everybody whom it concerns, with files, or passed on."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Annotated
 
@@ -12,7 +13,6 @@ from deskhand.gate.actions import MOST_RECIPIENTS, ReplyEmail, SendEmail
 from deskhand.gate.enclosures import LARGEST, MOST, Enclosure, demand_bounded, enclose
 from deskhand.mail.forwarding import enclose_original, forward_subject, quote_original
 from deskhand.mail.mime import read_attachments
-from deskhand.notes.attached import read_file
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
 from deskhand.servers.email import Answer, Body, describe_reply, describe_send
@@ -20,18 +20,16 @@ from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
 from deskhand.tasks.due import read_later
 
-To = Annotated[
-    str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} recipients in all")
-]
+To = Annotated[str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all")]
 Cc = Annotated[Sequence[str], Field(description="who gets a copy")]
 Bcc = Annotated[Sequence[str], Field(description="copies that the others do not see")]
 Files = Annotated[Sequence[str], Field(max_length=MOST, description="vault paths of files")]
-FollowUp = Annotated[str, Field(max_length=60, description="tell the person if no answer came by: fri, 3d, ISO 8601")]
+FollowUp = Annotated[str, Field(max_length=60, description="tell the person if unanswered by: fri, 3d, ISO 8601")]
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
 
-def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool]:
-    """`demand_notes` refuses a caller who may not read the vault, and so attaches nothing of it."""
+def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[None]]) -> list[DeskTool]:
+    """`view_notes` refuses a caller who may not read notes, and lets another attach files of the vaults it sees."""
 
     def read_follow_up(words: str) -> datetime | None:
         if not words:
@@ -41,10 +39,8 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
     async def attach(paths: Sequence[str]) -> tuple[Enclosure, ...]:
         if not paths:
             return ()
-        demand_notes()
-        vault = desk.settings.vault
-        inside = desk.settings.inside
-        found = [await to_thread.run_sync(read_file, vault, path, LARGEST, inside) for path in paths]
+        with view_notes():
+            found = [await to_thread.run_sync(desk.vaults.attach, path, LARGEST) for path in paths]
         return await keep([(path.rpartition("/")[2], content, path, None) for path, content in found])
 
     async def keep(files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:
@@ -59,10 +55,12 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         cc: Cc = (),
         bcc: Bcc = (),
         attachments: Files = (),
-        send_at: Annotated[str | None, Field(description="leave then, not at once: ISO 8601 with an offset")] = None,
+        send_at: Annotated[str | None, Field(description="leave then: ISO 8601 with an offset")] = None,
+        *,
         follow_up: FollowUp = "",
+        html: Annotated[bool, Field(description="the body is Markdown; send it as HTML too")] = False,
     ) -> ToolResult[Answer]:
-        """Ask to send an email. It leaves only after the person approved exactly this text and these recipients."""
+        """Ask to send an email. It leaves only after the person approved exactly this."""
         letter = SendEmail(
             to=to,
             cc=cc,
@@ -72,6 +70,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
             as_text=True,
             attachments=await attach(attachments),
             send_at=send_at,
+            html=html,
             follow_up=read_follow_up(follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
@@ -86,7 +85,7 @@ def sending_tools(desk: Desk, demand_notes: Callable[[], None]) -> list[DeskTool
         attachments: Files = (),
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
-        """Ask to reply in a thread. It leaves only after the person approved exactly this text and these recipients."""
+        """Ask to reply in a thread. It leaves only after the person approved exactly this."""
         answer = ReplyEmail(
             thread_id=thread_id,
             message_id=message_id,

@@ -40,7 +40,10 @@ from deskhand.errors import (
 )
 from deskhand.gate.askers import asking_as
 from deskhand.listen import serve_http
-from deskhand.mail.mailboxes import MailView, viewing
+from deskhand.mail import mailboxes
+from deskhand.mail.mailboxes import MailView
+from deskhand.notes import view
+from deskhand.notes.view import VaultView
 from deskhand.servers import callers
 from deskhand.servers.callers import Authenticate, DeskTokens
 from deskhand.servers.calls import Call, Recorder, ToolResult
@@ -76,10 +79,11 @@ class DeskServer(SDKServer):
         invalid_arguments: Callable[[str, ValidationError], InvalidInput] | None = None,
         stateless: bool = False,
         accounts: Sequence[str] = (),
+        vaults: Sequence[str] = (),
         **more: Any,
     ) -> None:
         """`area` is the part of the desk that all tools belong to, or that of each by its name. `accounts` are the
-        desk's mail accounts, for a server that has tools for mail."""
+        desk's mail accounts and `vaults` its vaults, for a server that has tools for them."""
         self._desk_tools = {each.name: demand_complete(each) for each in tools}
         only: Area | None = None
         if isinstance(area, str):
@@ -96,6 +100,7 @@ class DeskServer(SDKServer):
         self._invalid_arguments = invalid_arguments or _invalid_arguments
         self._stateless = stateless
         self._accounts = accounts
+        self._vaults = vaults
         self._record = record
         self._settle = settle
         """Makes sure that what a tool does can go on the record; raises where it cannot."""
@@ -110,17 +115,29 @@ class DeskServer(SDKServer):
 
     def view_mail(self, account: str | None = None, *, writes: bool) -> AbstractContextManager[MailView]:
         """What the caller sees of the mail accounts, and of these the one that it names."""
-        opened = callers.opened_accounts(writes=writes, within=self._within)
-        names = [name for name in self._accounts if opened is None or name in opened]
-        if opened is not None and not names:
-            needed = f"mail:{'write' if writes else 'read'}"
-            raise OutOfScope("the client was given no mail account that this desk has", scope=needed)
-        if account is not None and account not in names:
-            problem = FieldProblem("account", "is no mail account of this desk", printable(account), ", ".join(names))
-            raise InvalidInput("there is no such mail account", fields=[problem])
+        names = self._see("mail account", "mail", self._accounts, writes=writes)
+        _demand_known(
+            "account", "mail account", account, [name for name in self._accounts if names is None or name in names]
+        )
         if account is not None:
-            return viewing(MailView(frozenset({account}), asked=True))
-        return viewing(MailView(None if opened is None else frozenset(names)))
+            return mailboxes.viewing(MailView(frozenset({account}), asked=True))
+        return mailboxes.viewing(MailView(names))
+
+    def view_notes(self, vault: str | None = None, *, writes: bool) -> AbstractContextManager[None]:
+        """What the caller sees of the vaults, and of these the one that it names."""
+        names = self._see("vault", "notes", self._vaults, writes=False)
+        _demand_known("vault", "vault", vault, [name for name in self._vaults if names is None or name in names])
+        return view.viewing(VaultView(names, self._see("vault", "notes", self._vaults, writes=writes), vault))
+
+    def _see(self, what: str, area: Area, there: Sequence[str], *, writes: bool) -> frozenset[str] | None:
+        """The mail accounts or vaults of the desk that the caller may see; None where it may see all of them."""
+        opened = callers.opened_names(area, writes=writes, within=self._within)
+        if opened is None:
+            return None
+        if opened.isdisjoint(there):
+            needed = f"{area}:{'write' if writes else 'read'}"
+            raise OutOfScope(f"the client was given no {what} that this desk has", scope=needed)
+        return opened.intersection(there)
 
     async def list_tools(self) -> list[MCPTool]:
         return [each for each in await super().list_tools() if self._is_open(each.name)]
@@ -160,7 +177,8 @@ class DeskServer(SDKServer):
             self._demand_tool(made)
             if self._settle is not None and made.writes and made.recorded_by == "door":
                 await self._settle()
-            with self._view(made, arguments) as view, asking_as(_describe_caller(context)):
+            asked_as = asking_as(_describe_caller(context))
+            with self._view_mail(made, arguments) as seen, self._view_notes(made, arguments), asked_as:
                 # The SDK hands on what StrictMetadata made of the tool's answer.
                 ended: Any = await super().call_tool(made.name, made.own_arguments(arguments), context)
         except DeskError as error:
@@ -168,16 +186,21 @@ class DeskServer(SDKServer):
         except ToolError as wrapped:
             return ToolResult(self._error_behind(wrapped, made.name))
         assert isinstance(ended, ToolResult)  # noqa: S101 - see StrictMetadata.convert_result
-        if view.silent and isinstance(ended.content, CallToolResult):
-            ended.content.content += [TextContent(text=line) for line in view.describe_silent()]
+        if seen.silent and isinstance(ended.content, CallToolResult):
+            ended.content.content += [TextContent(text=line) for line in seen.describe_silent()]
         return ended
 
-    def _view(self, made: DeskTool, arguments: dict[str, Any]) -> AbstractContextManager[MailView]:
+    def _view_mail(self, made: DeskTool, arguments: dict[str, Any]) -> AbstractContextManager[MailView]:
         of_mail = self._areas.get(made.name) == "mail"
-        if not of_mail and not made.takes_account:
+        if not of_mail and "account" not in made.takes:
             return nullcontext(MailView())
-        account = arguments.get("account") if made.takes_account else None
+        account = arguments.get("account") if "account" in made.takes else None
         return self.view_mail(account, writes=of_mail and made.writes)
+
+    def _view_notes(self, made: DeskTool, arguments: dict[str, Any]) -> AbstractContextManager[None]:
+        if "vault" not in made.takes:
+            return nullcontext()
+        return self.view_notes(arguments.get("vault"), writes=made.writes)
 
     async def _record_call(
         self, made: DeskTool, arguments: dict[str, Any], ended: ToolResult[Any], started: float
@@ -251,6 +274,12 @@ class DeskServer(SDKServer):
 
     async def run_http_async(self, port: int) -> None:
         await serve_http(self.streamable_http_app(), port, "/mcp")
+
+
+def _demand_known(field: str, what: str, name: str | None, names: Sequence[str]) -> None:
+    if name is not None and name not in names:
+        problem = FieldProblem(field, f"is no {what} of this desk", printable(name), ", ".join(names))
+        raise InvalidInput(f"there is no such {what}", fields=[problem])
 
 
 def _describe_caller(context: Context[None, Any] | None) -> str:

@@ -3,7 +3,7 @@
 import inspect
 import json
 from collections.abc import Callable
-from typing import Any, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 from mcp.server.mcpserver.tools import Tool
 from mcp_types import ToolAnnotations
@@ -16,22 +16,22 @@ WRITES = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent
 ADDS = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False)
 
 
-_ACCOUNT = {"type": "string", "default": None}
+_NAME = {"type": "string", "default": None}
 
 
 class DeskTool(Tool):
     recorded_by: RecordedBy = "door"
-    takes_account: bool = False
-    """Whether a caller may name the mail account; the function itself only sees what the call sees."""
+    takes: frozenset[str] = frozenset()
+    """What else a caller may name, `account` or `vault`; the function itself only sees what the call sees."""
 
-    def take_account(self) -> None:
-        self.takes_account = True
-        self.parameters["properties"]["account"] = _ACCOUNT
+    def take(self, name: Literal["account", "vault"], *, shown: bool = True) -> None:
+        """Let a caller name it; `shown` says whether there is anything to choose."""
+        self.takes |= {name}
+        if shown:
+            self.parameters["properties"][name] = _NAME
 
     def own_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if not self.takes_account:
-            return arguments
-        return {name: value for name, value in arguments.items() if name != "account"}
+        return {name: value for name, value in arguments.items() if name not in self.takes}
 
     @property
     def writes(self) -> bool:

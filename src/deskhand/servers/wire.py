@@ -31,6 +31,9 @@ class Wire:
             return _TOO_LONG
 
     async def write(self, text: str) -> None:
+        self.put(text)
+
+    def put(self, text: str) -> None:
         self._writer.write(text.encode("utf-8", "surrogatepass"))
 
     async def flush(self) -> None:

@@ -75,16 +75,23 @@ async def checkup(desk: Desk, *, deeply: bool = False) -> list[Finding]:
     checks = CHECKS | DEEP if deeply else CHECKS
     found: list[Finding] = []
     for name, check in checks.items():
-        for part, work in _each_account(desk, name, check).items():
+        for part, work in _each(desk, name, check).items():
             found.append(replace(await _check(work, desk), name=part))
     return found
 
 
-def _each_account(desk: Desk, name: str, check: Check) -> dict[str, Check]:
-    """The check of the mailbox for each account, where the desk has several."""
-    if name != "mailbox" or not desk.settings.accounts:
-        return {name: check}
-    return {f"mail {each.name}": partial(parts.mailbox, account=each) for each in desk.settings.mail_accounts}
+def _each(desk: Desk, name: str, check: Check) -> dict[str, Check]:
+    """The check for each mail account or each vault, where the desk has several."""
+    settings = desk.settings
+    match name:
+        case "mailbox" if settings.accounts:
+            return {f"mail {each.name}": partial(parts.mailbox, account=each) for each in settings.mail_accounts}
+        case "vault" if len(settings.note_vaults) > 1:
+            return {f"vault {each.name}": partial(parts.vault, vault=each) for each in settings.note_vaults}
+        case "index" if len(settings.note_vaults) > 1:
+            return {f"index {each.name}": partial(parts.index, vault=each) for each in settings.note_vaults}
+        case _:
+            return {name: check}
 
 
 def repair(desk: Desk) -> list[str]:

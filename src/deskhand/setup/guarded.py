@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -65,7 +65,7 @@ def install(person: str, now: datetime, say: Say) -> Guard:
     settings = load(desk_environment()).settings if before else _settings_of(moved)
     made = replace(before or Guard(person, account.pw_uid, str(moved)), port=settings.inbox_port)
     if settings.vault_path is not None:
-        made = replace(made, vault=_demand_own(settings.vault, account))
+        made = replace(made, vault=_demand_own(settings.vault, account), others=[*_others(settings, account, say)])
     was_running = stop(say) if is_running() else False
     _make_user(say)
     copy_program(PROGRAM, (RECORD.name, made.to_json()))
@@ -73,9 +73,11 @@ def install(person: str, now: datetime, say: Say) -> Guard:
     _own_folder(HOME, 0o700)
     if before is None:
         _move_home(made, settings, now, say)
-    if made.vault is not None:
-        made = replace(made, above=sorted({*made.above, *_open_vault(made, Path(made.vault), say)}))
+    for vault in made.vaults:
+        made = replace(made, above=sorted({*made.above, *_open_vault(made, Path(vault), say)}))
         write_atomically(RECORD, made.to_json(), 0o644)
+    for vault in set(before.vaults if before else ()).difference(made.vaults):
+        _close_vault(made, Path(vault), say)
     write_atomically(UNIT, unit.text_of(made), 0o644)
     say(f"{UNIT} is written")
     if not COMMAND.exists() and not COMMAND.is_symlink():
@@ -98,8 +100,10 @@ def uninstall(now: datetime, say: Say) -> str | None:
     if runs_systemd():
         subprocess.run(["systemctl", "disable", UNIT.name], capture_output=True, check=False)
     UNIT.unlink(missing_ok=True)
-    if made.vault is not None and _has_account(made.person):
-        _close_vault(made, Path(made.vault), say)
+    if _has_account(made.person):
+        for vault in made.vaults:
+            _close_vault(made, Path(vault), say)
+        _close_folders(made.above)
     if COMMAND.is_symlink() and COMMAND.readlink() == PROGRAM / "bin" / "deskhand":
         COMMAND.unlink()
     for folder in (PROGRAM, HOME, RUNTIME):
@@ -253,6 +257,15 @@ def _demand_own(vault: Path, account: pwd.struct_passwd) -> str:
     return str(vault)
 
 
+def _others(settings: Settings, account: pwd.struct_passwd, say: Say) -> Iterator[str]:
+    """The vaults beside the first one that are there."""
+    for each in settings.note_vaults[1:]:
+        if each.path.is_dir():
+            yield _demand_own(each.path, account)
+        else:
+            say(f"the vault {each.name} is not there ({each.path}): install once more when it is")
+
+
 def _tell_of_others(settings: Settings, sources: Mapping[str, str], say: Say) -> None:
     """Name what the account's own config.toml connects the desk to: a program there may have written it."""
     if not (settings.gmail_server or "http").startswith("http"):
@@ -383,12 +396,13 @@ def _close_vault(made: Guard, vault: Path, say: Say) -> None:
     subprocess.run(
         as_user(made.person, "setfacl", "-R", "-P", *gone, "--", str(vault)), capture_output=True, check=False
     )
-    for folder in map(Path, made.above):
-        owner = pwd.getpwuid(folder.stat().st_uid).pw_name
-        subprocess.run(
-            as_user(owner, "setfacl", "-x", f"u:{USER}", "--", str(folder)), capture_output=True, check=False
-        )
     say(f"{vault} is {made.person}'s alone again")
+
+
+def _close_folders(above: Iterable[str]) -> None:
+    for folder in above:
+        owner = pwd.getpwuid(Path(folder).stat().st_uid).pw_name
+        subprocess.run(as_user(owner, "setfacl", "-x", f"u:{USER}", "--", folder), capture_output=True, check=False)
 
 
 def _give_vault_back(made: Guard, vault: Path) -> None:

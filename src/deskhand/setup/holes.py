@@ -99,9 +99,11 @@ def _home(made: Guard) -> Iterator[Finding]:
 
 
 def _vault(made: Guard) -> Iterator[Finding]:
-    if made.vault is None:
-        return
-    vault = Path(made.vault)
+    for vault in map(Path, made.vaults):
+        yield from _look_into(made, vault)
+
+
+def _look_into(made: Guard, vault: Path) -> Iterator[Finding]:
     if vault.resolve().is_relative_to(HOME) or HOME.is_relative_to(vault):
         yield bad(f"the vault {vault} and the desk's home lie in one another", "move the vault")
     if not vault.is_relative_to(pwd.getpwnam(made.person).pw_dir) and vault.exists():

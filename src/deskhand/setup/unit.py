@@ -27,7 +27,7 @@ RestartSec=5
 TimeoutStopSec=15
 LimitNOFILE=8192
 TasksMax=256
-{vault}NoNewPrivileges=yes
+{vaults}NoNewPrivileges=yes
 CapabilityBoundingSet=
 AmbientCapabilities=
 ProtectSystem=strict
@@ -64,10 +64,8 @@ WantedBy=multi-user.target
 
 
 def text_of(made: Guard) -> bytes:
-    vault = ""
-    if made.vault is not None:
-        vault = f"BindPaths={_quote(made.vault.replace(':', _COLON))}\nReadWritePaths={_quote(made.vault)}\n"
-    return _UNIT.format(person=made.person, python=PYTHON, home=HOME, user=USER, vault=vault).encode()
+    lines = [f"BindPaths={_quote(each.replace(':', _COLON))}\nReadWritePaths={_quote(each)}\n" for each in made.vaults]
+    return _UNIT.format(person=made.person, python=PYTHON, home=HOME, user=USER, vaults="".join(lines)).encode()
 
 
 def _quote(path: str) -> str:

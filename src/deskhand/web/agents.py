@@ -23,7 +23,7 @@ from deskhand.errors import InvalidInput, NotFound
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 
 THREADS = 100
@@ -178,5 +178,5 @@ def _when(desk: Desk, nanoseconds: int | None) -> str:
     # The files are anybody's, and so are the numbers in them.
     with suppress(ValueError, OverflowError, OSError):
         if nanoseconds:
-            return local_time(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
+            return shown_time(desk, datetime.fromtimestamp(nanoseconds / 1_000_000_000, UTC))
     return "at no known time"

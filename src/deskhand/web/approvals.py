@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from anyio import to_thread
 from starlette.datastructures import FormData
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from deskhand import unseen
@@ -27,7 +27,7 @@ from deskhand.gate.proofs import Claim
 from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
-from deskhand.web import follow_ups, permissions, snoozing, times
+from deskhand.web import as_sent, follow_ups, permissions, snoozing, times
 from deskhand.web.attachments import show_attachments
 from deskhand.web.entry import effect, page
 from deskhand.web.events import FIRST, events, state, word
@@ -55,6 +55,7 @@ _KINDS = (
     ("reply_email", "reply"),
     ("draft", "drafted reply"),
     ("update_emails", "change of emails"),
+    ("unsubscribe", "leave a list"),
 )
 _STALE = "This has changed since it was shown to you. Nothing was answered. This is how it is now."
 _KEPT = "It has changed since it was shown to you, and nothing was approved. Your own text is kept below; compare both."
@@ -73,6 +74,7 @@ def routes() -> list[Route]:
         effect("/approvals/batch", _approve_all),
         page(one, _whole, linked=True),
         page("/requests/{id}", _whole, linked=True),
+        page(f"{one}/as-sent", _as_sent),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
         effect(f"{one}/approve", _answer("approved", _approve)),
@@ -99,6 +101,13 @@ async def _whole(request: Request) -> Response:
     desk = desk_of(request)
     card = await desk.waiting.card_as_answered(request.path_params["id"])
     return await _show(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
+
+
+async def _as_sent(request: Request) -> Response:
+    """The HTML that would leave, for the frame on its card."""
+    card = await desk_of(request).waiting.card(request.path_params["id"])
+    sheet = await to_thread.run_sync(as_sent.make_sheet, card.html, {})
+    return HTMLResponse(sheet.document, headers=as_sent.HEADERS)
 
 
 async def _live(request: Request) -> Response:
@@ -220,9 +229,9 @@ async def _beside(desk: Desk, card: Card) -> dict[str, Any]:
 
 def _read_card(card: Card) -> dict[str, Any]:
     """What is read from the text itself, which for a long one takes a moment."""
-    seen = read_html(card.body, as_text=card.as_text)
+    seen = read_html(card.body, card.html, as_text=card.as_text)
     return {
-        "as_read": seen and seen.text,
+        "as_read": seen.text if seen and not card.html else None,
         "hosts": linked_hosts(f"{card.subject}\n{card.body}", seen)[0],
         "changes": lines(card.difference) if card.difference else [],
         "hidden_characters": unseen.count(card.subject + card.body),

@@ -50,8 +50,7 @@ async def show_attachments(desk: Desk, card: Card) -> dict[str, object]:
     previews = [_preview(card, number, content) for number, content in enumerate(contents)]
     swapped = None
     if card.state not in ("sent", "rejected", "expired", "withdrawn"):
-        vault = desk.settings.vault_path
-        swapped = await to_thread.run_sync(enclosures.find_changed, vault, card.attachments)
+        swapped = await to_thread.run_sync(enclosures.find_changed, desk.settings, card.attachments)
     return {"attached": previews, "swapped": swapped}
 
 

@@ -17,7 +17,7 @@ from deskhand.web.address import own_origin
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 
 if TYPE_CHECKING:
     from deskhand.setup.checks.findings import Finding
@@ -48,8 +48,8 @@ async def _checkup(request: Request) -> Response:
         "checkup.html",
         title="Health",
         findings=await _findings(desk),
-        sessions=[(each, local_time(desk, each.created), local_time(desk, each.seen)) for each in signed_in],
-        tokens=[(each, local_time(desk, each.created), each.used and local_time(desk, each.used)) for each in kept],
+        sessions=[(each, shown_time(desk, each.created), shown_time(desk, each.seen)) for each in signed_in],
+        tokens=[(each, shown_time(desk, each.created), each.used and shown_time(desk, each.used)) for each in kept],
         doors=[(kind.path, kind.title) for kind in SERVERS.values()],
         address=own_origin(request),
         done=done_in(request, DONE),

@@ -5,7 +5,6 @@ from datetime import datetime
 
 from deskhand import clock
 from deskhand.gate.undo import LastAnswer
-from deskhand.web import times
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ def describe_last(last: LastAnswer, now: datetime, zone: str) -> Undoable:
         case "held" if first.action.kind == "update_emails":
             said = "Approved. It is done in a moment."
         case "snoozed" if first.snoozed is not None:
-            said = f"Snoozed until {times.natural(first.snoozed, now, zone)}."
+            said = f"Snoozed until {clock.natural(first.snoozed, now, zone)}."
     seconds = max(0.0, (last.until - now).total_seconds())
     return Undoable(said, None if several else first.action.subject, clock.to_ms(last.at), seconds)
 

@@ -15,14 +15,14 @@ from deskhand.app import Desk
 from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
 from deskhand.gate import ledger
 from deskhand.mail import FullMessage, MailSummary, mime
-from deskhand.mail.changes import Deed, Doing
+from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.mailboxes import MailView, viewing
 from deskhand.web import as_sent, sessions
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, number_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 
 PAGE = 25
@@ -39,16 +39,11 @@ SAID: dict[Doing, str] = {
     "star": "starred",
     "unstar": "no longer starred",
     "archive": "archived",
+    "unarchive": "back in the inbox",
     "trash": "in the trash",
     "untrash": "out of the trash",
-}
-_BACK: dict[Doing, Doing] = {
-    "read": "unread",
-    "unread": "read",
-    "star": "unstar",
-    "unstar": "star",
-    "trash": "untrash",
-    "untrash": "trash",
+    "label": "labelled",
+    "unlabel": "without the label",
 }
 
 
@@ -87,7 +82,7 @@ async def _list(request: Request) -> Response:
         title="Mail",
         problem=problem,
         query=query,
-        mails=[(mail, local_time(desk, mail.date)) for mail in shown],
+        mails=[(mail, shown_time(desk, mail.date)) for mail in shown],
         number=number,
         more=len(found) > number * PAGE,
         last=number >= MOST_PAGES,
@@ -96,7 +91,7 @@ async def _list(request: Request) -> Response:
         accounts=[each.name for each in desk.settings.mail_accounts],
         silent=view.describe_silent(),
         done=_describe_done(request),
-        can_undo=_last_changes(request).get(sessions.name_of(request.state.session)) is not None,
+        can_undo=bool(_last_changes(request).get(sessions.name_of(request.state.session))),
     )
 
 
@@ -121,8 +116,8 @@ async def _message(request: Request) -> Response:
         "message.html",
         title=mail.summary.subject or "(no subject)",
         mail=mail,
-        arrived=local_time(desk, mail.summary.date),
-        thread=[(each, local_time(desk, each.date)) for each in thread],
+        arrived=shown_time(desk, mail.summary.date),
+        thread=[(each, shown_time(desk, each.date)) for each in thread],
         answers=await desk.store.read(partial(ledger.answering, message_id=message_id)),
         as_sent=wanted,
         blocked=sheet and sheet.blocked,
@@ -138,8 +133,8 @@ async def _thread(request: Request) -> Response:
         request,
         "thread.html",
         title=listed[-1].subject or "(no subject)",
-        earlier=[(mail, local_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
-        mails=[(mail, local_time(desk, mail.summary.date)) for mail in read],
+        earlier=[(mail, shown_time(desk, mail.date)) for mail in listed[:-MOST_READ]],
+        mails=[(mail, shown_time(desk, mail.summary.date)) for mail in read],
     )
 
 
@@ -182,6 +177,8 @@ async def _change(request: Request, form: FormData) -> Response:
     query = text_in(form, "q")
     if do is None:
         raise InvalidInput("that is nothing to do with mails", hint="go back and choose one of the buttons")
+    takes_label = do in ("label", "unlabel")
+    change = read_change(do, text_in(form, "label") if takes_label else None)
     mails = await _find(desk, form, query)
     doubtful = do == "trash" and any("UNREAD" in mail.labels for mail in mails)
     problem: Denied | None = None
@@ -191,16 +188,16 @@ async def _change(request: Request, form: FormData) -> Response:
         except Denied as failure:
             problem = failure
         else:
-            return await _carry_out(request, do, mails, query)
+            return await _carry_out(request, change, mails, query)
     if not mails:
         return RedirectResponse(f"/mail?{urlencode({'q': query})}", 303)
-    shown = [(mail, local_time(desk, mail.date)) for mail in mails[:PAGE]]
+    shown = [(mail, shown_time(desk, mail.date)) for mail in mails[:PAGE]]
     unread = sum("UNREAD" in mail.labels for mail in mails)
     known: dict[str, Any] = {
         "mails": mails,
         "shown": shown,
         "unread": unread,
-        "do": do,
+        "change": change,
         "says": SAID[do],
         "query": query,
     }
@@ -222,32 +219,35 @@ async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
     return found
 
 
-async def _carry_out(request: Request, do: Doing, mails: Sequence[MailSummary], query: str) -> Response:
-    desk = desk_of(request)
-    ids = [mail.id for mail in mails]
+async def _carry_out(request: Request, change: Deed, mails: Sequence[MailSummary], query: str) -> Response:
+    way_back = find_way_back(change, mails)
+    count = await _do(desk_of(request), change, [mail.id for mail in mails])
+    _last_changes(request)[sessions.name_of(request.state.session)] = way_back
+    return RedirectResponse(f"/mail?{urlencode({'q': query, 'done': change.do, 'count': count})}", 303)
+
+
+async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
     if desk.settings.dev_mode:
         raise Denied("DEV_MODE is on: nothing is changed", reason="dev_mode", hint="set DEV_MODE=false")
-    count = await desk.mailbox.change(ids, Deed(do))
-    await desk.record(PERSON, "update_emails", f"{count} mails", {"do": do, "mails": count}, None, 0)
-    own = sessions.name_of(request.state.session)
-    _last_changes(request).pop(own, None)
-    if back := _BACK.get(do):
-        _last_changes(request)[own] = (back, ids)
-    return RedirectResponse(f"/mail?{urlencode({'q': query, 'done': do, 'count': count})}", 303)
+    count = await desk.mailbox.change(ids, change)
+    facts = {"do": change.do, "label": change.label, "mails": count}
+    await desk.record(PERSON, "update_emails", f"{count} mails", facts, None, 0)
+    return count
 
 
 async def _undo(request: Request, form: FormData) -> Response:
     """Take the last change of this session back."""
     desk = desk_of(request)
     await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
-    last = _last_changes(request).pop(sessions.name_of(request.state.session), None)
-    if last is None:
+    steps = _last_changes(request).pop(sessions.name_of(request.state.session), [])
+    counts = [await _do(desk, change, ids) for change, ids in steps]
+    if not steps:
         return RedirectResponse("/mail", 303)
-    do, ids = last
-    return await _carry_out(request, do, await desk.mailbox.list_mails(ids), text_in(form, "q"))
+    shown = {"q": text_in(form, "q"), "done": steps[-1][0].do, "count": max(counts)}
+    return RedirectResponse(f"/mail?{urlencode(shown)}", 303)
 
 
-def _last_changes(request: Request) -> dict[str, tuple[Doing, list[str]]]:
-    """What each session did last; while the desk runs."""
-    kept: dict[str, tuple[Doing, list[str]]] = request.app.state.last_changes
+def _last_changes(request: Request) -> dict[str, list[tuple[Deed, list[str]]]]:
+    """What takes back what each session did last; while the desk runs."""
+    kept: dict[str, list[tuple[Deed, list[str]]]] = request.app.state.last_changes
     return kept

@@ -19,7 +19,7 @@ from markdown_it.token import Token
 from deskhand.errors import DeskError
 from deskhand.notes.editing import find_part
 from deskhand.notes.links import ending
-from deskhand.notes.vault import Vault
+from deskhand.notes.vaults import Vaults
 from deskhand.web import obsidian_markdown
 
 LONGEST = 100_000
@@ -61,9 +61,9 @@ _OUTSIDE = frozenset({"http", "https", "mailto"})
 _SIZE = re.compile(r"(?:^|\|)\s*(\d{1,4})(?:x(\d{1,4}))?\s*\Z")
 
 
-def html(text: str, path: str, vault: Vault | None = None) -> str:
+def html(text: str, path: str, vaults: Vaults | None = None) -> str:
     """The note at `path` as safe HTML; its headings begin at the second level, below the page's own."""
-    made = _NotePage(vault).render(text, path)
+    made = _NotePage(vaults).render(text, path)
     return nh3.clean(
         made,
         tags=_TAGS,
@@ -77,8 +77,8 @@ def html(text: str, path: str, vault: Vault | None = None) -> str:
 class _NotePage:
     """One note, and the notes that are shown within it."""
 
-    def __init__(self, vault: Vault | None) -> None:
-        self._vault = vault
+    def __init__(self, vaults: Vaults | None) -> None:
+        self._vaults = vaults
         self._left = LONGEST
         self._parts = 0
 
@@ -98,8 +98,8 @@ class _NotePage:
     def _fill(self, embeds: Sequence[Token], path: str, *, within: bool) -> None:
         """Give each embed what is shown in its place."""
         found: Mapping[str, str] = {}
-        if self._vault and embeds:
-            found = self._vault.locate([token.content for token in embeds[:_MOST_LOCATED]], path)
+        if self._vaults and embeds:
+            found = self._vaults.locate([token.content for token in embeds[:_MOST_LOCATED]], path)
         for token in embeds:
             there = found.get(token.content)
             token.meta["html"] = _link(token, there, path)
@@ -110,7 +110,7 @@ class _NotePage:
         """Show a note where the link to it is a paragraph of its own; what it shows itself are links."""
         around = token.meta.get("around", ())
         try:
-            text = self._vault and find_part(self._vault.text(path), token.meta["place"])
+            text = self._vaults and find_part(self._vaults.text(path), token.meta["place"])
         except DeskError:
             return  # the place is not there, or it cannot be read: following the link says so
         if not around or not text or len(text) > self._left or self._parts > _MOST_SHOWN:

@@ -3,6 +3,7 @@
 import json
 import posixpath
 import re
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -11,9 +12,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from deskhand.errors import DeskError, NotFound
+from deskhand.errors import BadConfig, DeskError, NotFound
 from deskhand.notes.links import ending
-from deskhand.notes.vault import Vault
+from deskhand.notes.vault import FolderListing, Vault
+from deskhand.notes.view import VaultView, viewing
 from deskhand.web import markdown
 from deskhand.web.entry import page
 from deskhand.web.render import render
@@ -44,16 +46,38 @@ async def _list(request: Request) -> Response:
 
 
 async def _search(request: Request, query: str) -> Response:
-    vault = desk_of(request).vault
-    cursor = request.query_params.get("cursor")
-    found = await to_thread.run_sync(vault.search, query, PAGE, cursor)
-    older = next_page("/notes", {"q": query}, "cursor", found.next_cursor)
-    return await render(request, "notes_found.html", title="Notes", query=query, found=found, older=older)
+    vaults = desk_of(request).vaults
+    name = request.query_params.get("vault") or None
+    if name is not None:
+        desk_of(request).settings.find_vault(name)
+    with viewing(VaultView(asked=name)):
+        found = await to_thread.run_sync(vaults.search, query, PAGE, request.query_params.get("cursor"))
+    given = {"q": query, "vault": name or ""}
+    older = next_page("/notes", given, "cursor", found.next_cursor)
+    return await render(
+        request,
+        "notes_found.html",
+        title="Notes",
+        query=query,
+        vault=name,
+        vaults=vaults.names,
+        found=found,
+        older=older,
+    )
 
 
 async def _folder(request: Request) -> Response:
-    vault = desk_of(request).vault
-    folder = await to_thread.run_sync(vault.folder, request.query_params.get("folder", ""))
+    vaults = desk_of(request).vaults
+    vault, asked = vaults.place(request.query_params.get("folder", ""))
+    carry = partial(vaults.carry, vault)
+    problem = None
+    try:
+        folder = await to_thread.run_sync(vaults.vault(vault).folder, asked)
+    except BadConfig as error:
+        if not vaults.are_several:
+            raise
+        problem = error.message  # the others are there
+        folder = FolderListing("", [], [])
     start = number_in(request, "from", digits=7) or 0
     end = start + FOLDER_PAGE
     rest = folder.notes[end:]
@@ -63,31 +87,44 @@ async def _folder(request: Request) -> Response:
         "notes.html",
         title="Notes",
         query="",
-        trail=[(part, "/".join(parts[:depth])) for depth, part in enumerate(parts, 1)],
+        vault=vault,
+        vaults=vaults.names,
+        problem=problem,
+        root=carry(""),
+        trail=[(part, carry("/".join(parts[:depth]))) for depth, part in enumerate(parts, 1)],
         total=len(folder.notes),
-        folders=[(name, posixpath.join(folder.path, name)) for name in folder.folders],
-        notes=[(name, posixpath.join(folder.path, name)) for name in folder.notes[start:end]],
-        older=next_page("/notes", {"folder": folder.path}, "from", rest and end),
+        folders=[(name, carry(posixpath.join(folder.path, name))) for name in folder.folders],
+        notes=[(name, carry(posixpath.join(folder.path, name))) for name in folder.notes[start:end]],
+        older=next_page("/notes", {"folder": carry(folder.path)}, "from", rest and end),
     )
 
 
 async def _open(request: Request) -> Response:
-    vault = desk_of(request).vault
-    note = await to_thread.run_sync(vault.read, request.query_params.get("path", ""))
+    desk = desk_of(request)
+    vaults = desk.vaults
+    name, path = vaults.place(request.query_params.get("path", ""))
+    carry = partial(vaults.carry, name)
+    note = await to_thread.run_sync(vaults.vault(name).read, path)
     html = None
     if len(note.body) <= markdown.LONGEST:
-        html = await to_thread.run_sync(markdown.html, note.body, note.path, vault)
-    links, count = await to_thread.run_sync(vault.index.backlinks, note.path, BACKLINKS)
+        html = await to_thread.run_sync(markdown.html, note.body, carry(note.path), vaults)
+    links, count = await to_thread.run_sync(vaults.vault(name).index.backlinks, note.path, BACKLINKS)
+    place = desk.settings.find_vault(name).path / note.path
+    folder = posixpath.dirname(note.path)
     return await render(
         request,
         "note.html",
         title=posixpath.basename(note.path).removesuffix(".md"),
         note=note,
-        folder=posixpath.dirname(note.path),
-        properties=[(key, _values(value, note.path)) for key, value in note.frontmatter.items()],
+        vault=name,
+        several=vaults.are_several,
+        root=carry(""),
+        folder=folder,
+        folder_path=carry(folder),
+        properties=[(key, _values(value, carry(note.path))) for key, value in note.frontmatter.items()],
         html=html,
-        obsidian=f"obsidian://open?path={quote(str(desk_of(request).settings.vault / note.path), safe='')}",
-        links=links,
+        obsidian=f"obsidian://open?path={quote(str(place), safe='')}",
+        links=[(path, carry(path)) for path in links],
         count=count,
     )
 
@@ -95,21 +132,23 @@ async def _open(request: Request) -> Response:
 async def _follow(request: Request) -> Response:
     """Where a link of a note leads: looked up when somebody follows it, so that showing a note costs nothing."""
     name = request.query_params.get("to", "")
-    holder = request.query_params.get("from", "")
-    vault = desk_of(request).vault
+    vaults = desk_of(request).vaults
+    own, holder = vaults.place(request.query_params.get("from", ""))
+    vault = vaults.vault(own)
     path = await to_thread.run_sync(_resolve, vault, name, holder)
     if path is not None:
-        return RedirectResponse(markdown.note_address(path), 303)
+        return RedirectResponse(markdown.note_address(vaults.carry(own, path)), 303)
     files = await to_thread.run_sync(vault.locate, [name], holder)
     if name not in files:
         raise NotFound(f"no note is named {name}", hint="the link leads to a note that is not there, or not yet")
-    return RedirectResponse(markdown.file_address(files[name]), 303)
+    return RedirectResponse(markdown.file_address(vaults.carry(own, files[name])), 303)
 
 
 async def _send_file(request: Request) -> Response:
     """A file of the vault. Pictures are shown, all else is saved: what is in it is a stranger's and must not run."""
-    vault = desk_of(request).vault
-    path, data = await to_thread.run_sync(vault.file, request.query_params.get("path", ""))
+    vaults = desk_of(request).vaults
+    name, asked = vaults.place(request.query_params.get("path", ""))
+    path, data = await to_thread.run_sync(vaults.vault(name).file, asked)
     kind = ending(path)
     way = "inline"
     if kind not in markdown.PICTURES or kind == "svg":

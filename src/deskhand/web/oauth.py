@@ -256,10 +256,13 @@ def _read_resource(given: str | None, origin: str) -> str | None:
 
 
 def _describe(scope: str) -> str:
-    """What a scope opens; of mail perhaps one account alone."""
+    """What a scope opens; of mail perhaps one account alone, of notes one vault."""
     opened = WORDS[tokens.right_of(scope)]
-    account = scope.removeprefix(tokens.right_of(scope)).removeprefix(":")
-    return f"{opened}, in the account {account} alone" if account else opened
+    name = scope.removeprefix(tokens.right_of(scope)).removeprefix(":")
+    if not name:
+        return opened
+    kind = "vault" if scope.startswith("notes:") else "account"
+    return f"{opened}, in the {kind} {name} alone"
 
 
 def _read_scopes(given: str | None) -> tuple[str, ...]:

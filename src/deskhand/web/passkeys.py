@@ -21,7 +21,7 @@ from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.signing import keys_here, offer, signing_origin
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 
 MANAGE = Said(word="manage passkeys")
 DONE = {"revoked": "The passkey is revoked. Nothing that it signs counts any more."}
@@ -59,7 +59,7 @@ async def _list(request: Request, *, status: int = 200, **more: Any) -> Response
     desk = desk_of(request)
     kept = await desk.store.read(passkeys.list_keys, desk.policy.seal)
     known = {
-        "keys": [(key, local_time(desk, key.created), key.used and local_time(desk, key.used)) for key in kept],
+        "keys": [(key, shown_time(desk, key.created), key.used and shown_time(desk, key.used)) for key in kept],
         "codes_left": await desk.store.read(passkeys.count_codes),
         "has_password": await desk.store.read(passwords.is_set),
         "signs": bool(await keys_here(request)),

@@ -18,7 +18,7 @@ from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 
 PERSON = "person"
 USUAL = timedelta(days=30)
@@ -61,10 +61,10 @@ async def _show(request: Request, problem: DeskError | None = None) -> Response:
         "permissions.html",
         title="Permissions",
         standing=[
-            (each, describe(each.permission), [(name, local_time(desk, at)) for name, at in each.uses[:20]])
+            (each, describe(each.permission), [(name, shown_time(desk, at)) for name, at in each.uses[:20]])
             for each in found
         ],
-        made={each.permission.id: local_time(desk, each.permission.made) for each in found},
+        made={each.permission.id: shown_time(desk, each.permission.made) for each in found},
         off=await desk.permitting.is_off(),
         problem=problem,
         done=done_in(request, DONE),

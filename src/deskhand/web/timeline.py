@@ -6,25 +6,29 @@ of the days that have such entries at all; "older" goes on from there.
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, get_args
 
+from markupsafe import Markup
 from starlette.background import BackgroundTask
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from deskhand.app import Desk
 from deskhand.audit import Entry, Result, search
 from deskhand.audit.search import EntryFilter
 from deskhand.gate import ledger, sends
+from deskhand.gate.askers import describe_actor
 from deskhand.store import Transaction
-from deskhand.web import plots
+from deskhand.web import plots, times
 from deskhand.web.entry import effect, page
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, next_page, number_in
-from deskhand.web.times import local_time
+from deskhand.web.times import shown_time
 from deskhand.web.unavailable import or_unavailable
 from deskhand.web.verification import Verification
 
@@ -52,8 +56,10 @@ async def _timeline(request: Request) -> Response:
         since = now - timedelta(days=DAYS)
         window = timedelta(seconds=desk.settings.window_seconds)
         actors, actions = search.names(tx, str((now - NAMES).date()))
+        found = search.find(tx, wanted, before=before, limit=PAGE)
         return {
-            "found": search.find(tx, wanted, before=before, limit=PAGE),
+            "found": found,
+            "askers": ledger.name_askers(tx, [(entry.parameters or {}).get("action_id") for _, entry in found.entries]),
             "actors": actors,
             "actions": actions,
             "days": plots.by_day(search.by_day(tx, str(since.date())), now.date(), DAYS),
@@ -63,6 +69,7 @@ async def _timeline(request: Request) -> Response:
 
     collected = await desk.store.read(collect)
     found = collected.pop("found")
+    askers = collected.pop("askers")
     verification: Verification = request.app.state.verification
     await verification.check_new()
     given = {name: value for name, value in asdict(wanted).items() if value is not None}
@@ -70,16 +77,18 @@ async def _timeline(request: Request) -> Response:
         request,
         "timeline.html",
         title="Timeline",
-        entries=[(seq, entry, _details(entry)) for seq, entry in found.entries],
+        entries=[
+            (seq, entry, _who(entry, askers), _when(desk, entry), _details(entry)) for seq, entry in found.entries
+        ],
         older=next_page("/timeline", given, "before", found.older),
         partly=len(found.entries) < PAGE and found.older,
         wanted=wanted,
         before=before,
         results=get_args(Result),
         verification=verification,
-        verified=verification.since and local_time(desk, verification.since),
+        verified=verification.since and shown_time(desk, verification.since),
         limit=desk.settings.max_sends,
-        window=desk.settings.window_seconds,
+        window=times.span(desk.settings.window_seconds).removeprefix("1 "),
         plotted=DAYS,
         height=plots.HEIGHT,
         width=plots.WIDTH,
@@ -103,8 +112,16 @@ def _filter(request: Request) -> EntryFilter:
     return EntryFilter(**given)
 
 
+def _who(entry: Entry, askers: Mapping[str, str]) -> str:
+    return describe_actor(entry.actor, entry.parameters or {}, askers)
+
+
+def _when(desk: Desk, entry: Entry) -> Markup:
+    return shown_time(desk, datetime.fromisoformat(entry.timestamp))
+
+
 def _details(entry: Entry) -> list[tuple[str, str]]:
-    rows = []
+    rows = [("actor", entry.actor)]
     for key, value in (entry.parameters or {}).items():
         if isinstance(value, str):
             rows.append((key, value))

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from markupsafe import Markup
+
 from deskhand.app import Desk
-from deskhand.clock import MORNING, local
+from deskhand.clock import MORNING, local, natural
 
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
@@ -24,8 +26,14 @@ class Moment:
 
 
 def local_time(desk: Desk, at: datetime) -> str:
-    """The time to the minute, in the person's own time zone."""
+    """The time to the minute, in the person's own time zone, as a field takes it."""
     return f"{local(at, desk.settings.timezone):%Y-%m-%d %H:%M}"
+
+
+def shown_time(desk: Desk, at: datetime) -> Markup:
+    """The time as people say it, in the person's own time zone, with the exact one in its title."""
+    found = moment(at, desk.now(), desk.settings.timezone)
+    return Markup('<time datetime="{0}" title="{0}">{1}</time>').format(found.iso, found.natural)
 
 
 def moment(at: datetime, now: datetime, zone: str) -> Moment:
@@ -33,22 +41,6 @@ def moment(at: datetime, now: datetime, zone: str) -> Moment:
     seconds = (at - now).total_seconds()
     iso = here.isoformat(timespec="seconds")
     return Moment(_distance(seconds), natural(at, now, zone), _short(abs(seconds)), iso, seconds)
-
-
-def natural(at: datetime, now: datetime, zone: str) -> str:
-    """The time as people say it, in the person's own time zone."""
-    here = local(at, zone)
-    today = local(now, zone).date()
-    match (here.date() - today).days:
-        case 0:
-            return f"today, {here:%H:%M}"
-        case 1:
-            return f"tomorrow, {here:%H:%M}"
-        case -1:
-            return f"yesterday, {here:%H:%M}"
-    if here.year == today.year:
-        return f"{here:%a} {here.day} {here:%b, %H:%M}"
-    return f"{here:%a} {here.day} {here:%b %Y, %H:%M}"
 
 
 def _short(seconds: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 from deskhand import audit, environment
 from deskhand.app import Desk
 from deskhand.audit import witness
-from deskhand.config import MailAccount
+from deskhand.config import MailAccount, NoteVault
 from deskhand.errors import BadConfig, DeskError
 from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
@@ -32,9 +32,9 @@ RESTORE = "bring a backup back: `deskhand restore FILE`"
 _OTHERS = stat.S_IRGRP | stat.S_IROTH
 
 
-def vault(desk: Desk) -> Finding:
+def vault(desk: Desk, vault: NoteVault | None = None) -> Finding:
     try:
-        folder = desk.settings.vault
+        folder = vault.demand() if vault else desk.settings.vault
     except BadConfig as error:
         return bad(error.message, error.hint)
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
@@ -91,11 +91,12 @@ def add_folders(desk: Desk) -> list[str]:
     return [f"made {folder}" for folder in make_folders(root, desk.settings.inside)]
 
 
-def index(desk: Desk) -> Finding:
+def index(desk: Desk, vault: NoteVault | None = None) -> Finding:
     """The search index; it is a cache, so a damaged one only costs time."""
-    if desk.settings.vault_path is None or not desk.settings.vault_path.is_dir():
+    place = vault.path if vault else desk.settings.vault_path
+    if place is None or not place.is_dir():
         return good("without a vault there is none")
-    file = desk.index_file
+    file = desk.index_file(place)
     if not file.exists():
         return good("is made at the first search")
     if damage := find_damage(file):
@@ -114,12 +115,12 @@ def find_damage(file: Path, how: str = "quick_check(1)") -> str | None:
 
 
 def rebuild_index(desk: Desk) -> list[str]:
-    if index(desk).state == "good":
-        return []
-    for end in ("", "-wal", "-shm"):
-        Path(f"{desk.index_file}{end}").unlink(missing_ok=True)
-    desk.vault.index.build()
-    return ["built the search index anew"]
+    damaged = [vault for vault in desk.settings.note_vaults if index(desk, vault).state != "good"]
+    for vault in damaged:
+        for end in ("", "-wal", "-shm"):
+            Path(f"{desk.index_file(vault.path)}{end}").unlink(missing_ok=True)
+        desk.open_vault(vault.name).index.build()
+    return ["built the search index anew"] * bool(damaged)
 
 
 def database(desk: Desk) -> Finding:
@@ -257,7 +258,7 @@ def approvals(desk: Desk) -> Finding:
         files = "answers on the page and in the terminal"
     if settings.proof == "passkey":
         files = "answers with your password"
-    return good(f"{files}; at most {settings.max_sends} mails in {settings.window_seconds} s")
+    return good(f"{files}; at most {settings.max_sends} emails in {settings.window_seconds} s")
 
 
 async def tasks(desk: Desk) -> Finding:
@@ -339,7 +340,7 @@ def _problem_of(entry: dict[str, Any], home: str) -> str | None:
 
 def notify(desk: Desk) -> Finding:
     if desk.settings.notify is None:
-        return good("nobody is told by message; the page shows what waits")
+        return good("notifications are off; the page shows what waits")
     try:
         messenger(desk.settings.notify)
     except BadConfig as error:

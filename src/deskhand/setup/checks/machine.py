@@ -13,6 +13,7 @@ from pathlib import Path
 
 from deskhand import __version__, audit, running
 from deskhand.app import Desk
+from deskhand.clock import local
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 
 _LOW = 1_000_000_000
@@ -75,13 +76,14 @@ def disk(desk: Desk) -> Finding:
 async def clock(desk: Desk) -> Finding:
     """Whether the clock can be right: approvals expire and the rate window moves by it."""
     now = desk.now()
+    zone = desk.settings.timezone
     if now.year < _EARLIEST:
         return bad(f"the clock says {now:%Y-%m-%d}", "set the machine's clock")
     last = await _newest_time(desk)
     if last is not None and last - now > _SKEW:
-        says = f"the record has a line from {last:%Y-%m-%d %H:%M}, ahead of now"
+        says = f"the record has a line from {local(last, zone):%Y-%m-%d %H:%M}, ahead of now"
         return bad(says, "set the machine's clock; if it is right now, it was ahead then")
-    return good(f"{now:%Y-%m-%d %H:%M} UTC; the person's days are those of {desk.settings.timezone}")
+    return good(f"{local(now, zone):%Y-%m-%d %H:%M}; time zone: {zone}")
 
 
 async def _newest_time(desk: Desk) -> datetime | None:
@@ -133,14 +135,14 @@ def _health(address: str) -> str | None:
 def secrets(desk: Desk) -> Finding:
     """Whether the desk's keys could travel with a repository or a synchronised vault."""
     folder = desk.settings.home
-    vault = desk.settings.vault_path
-    if vault is not None and folder.resolve().is_relative_to(vault.resolve()):
+    vaults = [vault.path for vault in desk.settings.note_vaults]
+    if any(folder.resolve().is_relative_to(vault.resolve()) for vault in vaults):
         return bad("the desk's home with its keys lies inside the vault", "move it and set DESKHAND_HOME")
     if not shutil.which("git"):
         return good("the home is outside the vault")
     if _git(folder, "rev-parse", "--show-toplevel") and not _git(folder, "check-ignore", str(folder)):
         return warning(f"{folder} lies in a git repository", "move it, or add it to .gitignore")
-    kept = _git(vault, "ls-files").splitlines()
+    kept = [name for vault in vaults for name in _git(vault, "ls-files").splitlines()]
     named = [name for name in kept if Path(name).name in _SECRET_NAMES or name.endswith(".secret")]
     if named:
         says = f"the vault's repository keeps {', '.join(named[:3])}"
@@ -148,8 +150,8 @@ def secrets(desk: Desk) -> Finding:
     return good("the home is outside the vault and outside any repository")
 
 
-def _git(folder: Path | None, *arguments: str) -> str:
-    if folder is None or not folder.is_dir():
+def _git(folder: Path, *arguments: str) -> str:
+    if not folder.is_dir():
         return ""
     command = ["git", "-C", str(folder), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)

@@ -1,0 +1,232 @@
+"""A running desk with four mail accounts, of which one is away for a whole minute and the desk is killed meanwhile.
+
+    python3 run.py torture accounts [--seconds N]
+
+Two accounts at Gmail (the double), one by IMAP (Dovecot) and a local one get mails all the time; an assistant searches
+over all of them. Answers that were approved before the minute or in it leave afterwards, each once and from the account
+that got the mail. Each mail has one note, and of the account that is away it is said once.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from email import message_from_bytes
+from pathlib import Path
+from typing import Any
+
+from mcp import Client
+
+from deskhand.clock import utc_now
+from deskhand.mail.local import Incoming, LocalMailbox
+from tests.mail.dovecot import PASSWORD, Dovecot, Relay
+from tests.mail.gmail_double import Cut, GmailDouble, Status
+from tests.mail.letters import letter
+from tests.resident.test_up import Running, start
+from tests.transports import http_client
+
+NAMES = ("main", "one", "two", "imap")
+LONGEST_WAIT = 90
+
+
+def address(name: str) -> str:
+    return f"{name}@example.com"
+
+
+@dataclass
+class Site:
+    folder: Path
+    gmail: dict[str, GmailDouble]
+    imap: Dovecot
+    relay: Relay
+    delivered: dict[str, list[str]] = field(default_factory=lambda: {name: [] for name in NAMES})
+    """The subjects of what reached each account."""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        accounts: list[dict[str, Any]] = []
+        for name, double in self.gmail.items():
+            credentials = str(double.credentials(self.folder / f"{name}.json"))
+            options = {"gmail_credentials": credentials, "gmail_api_endpoint": double.origin}
+            accounts.append({"name": name, "kind": "gmail", "address": address(name)} | options)
+        urls = {
+            "imap_url": f"imap://{self.imap.user}:{PASSWORD}@127.0.0.1:{self.imap.port}",
+            "smtp_url": f"smtp://127.0.0.1:{self.relay.port}",
+        }
+        accounts.append({"name": "imap", "kind": "imap", "address": address("imap")} | urls)
+        inherited = {name: os.environ[name] for name in ("PATH", "HOME")}
+        return inherited | {
+            "DESKHAND_HOME": str(self.folder / "home"),
+            "VAULT_PATH": str(self.vault),
+            "DESKHAND_MAIL": "local",
+            "DESKHAND_ADDRESS": address("main"),
+            "DESKHAND_USER": "me",
+            "DESKHAND_MAIL_ACCOUNTS": json.dumps(accounts),
+            "DESKHAND_MAX_SENDS": "1000",
+            "DESKHAND_HOLD_SECONDS": "0",
+            "TMPDIR": str(self.folder),
+        }
+
+    @property
+    def vault(self) -> Path:
+        return self.folder / "vault"
+
+    async def deliver(self, name: str) -> None:
+        subject = f"{name} round{len(self.delivered[name]):04}"
+        raw = letter(to=address(name), subject=subject, message_id=f"<{subject.replace(' ', '.')}@x.example>")
+        match name:
+            case "main":
+                mailbox = LocalMailbox(self.folder / "home" / "mail.db", address("main"), utc_now)
+                await mailbox.receive([Incoming(raw, seen=False, dated=utc_now())])
+                await mailbox.close()
+            case "imap":
+                await asyncio.to_thread(self.imap.deliver, raw)
+            case _:
+                self.gmail[name].account.deliver(raw)
+        self.delivered[name].append(subject)
+
+    def sent(self) -> dict[str, list[tuple[str, str]]]:
+        """The sender and the subject of what has left each account by a server."""
+        raws = {name: double.delivered for name, double in self.gmail.items()}
+        raws["imap"] = [raw for _, raw in self.relay.delivered]
+        return {
+            name: [(str(mail["From"]), str(mail["Subject"])) for mail in map(message_from_bytes, several)]
+            for name, several in raws.items()
+        }
+
+    def notes(self) -> Counter[str]:
+        """How many notes each mail has, by its subject."""
+        files = [*(self.vault / "Needs_Action").glob("*.md"), *(self.vault / "Done").glob("*.md")]
+        lines = [line for file in files for line in file.read_text().splitlines() if line.startswith("subject: ")]
+        return Counter(line.removeprefix("subject: ").strip("\"'") for line in lines)
+
+    def approve(self) -> None:
+        (self.vault / "Approved").mkdir(exist_ok=True)
+        for file in (self.vault / "Pending_Approval").glob("*.md"):
+            file.rename(self.vault / "Approved" / file.name)
+
+
+@contextmanager
+def four_accounts(folder: Path) -> Iterator[Site]:
+    with GmailDouble() as one, GmailDouble() as two, Dovecot() as imap, Relay(imap) as relay:
+        for name, double in (("one", one), ("two", two)):
+            double.account.address = address(name)
+            double._server.handle_error = lambda *_: None  # noqa: SLF001 - a desk that is killed leaves broken connections
+        (folder / "vault").mkdir()
+        (folder / "home").mkdir()
+        yield Site(folder, {"one": one, "two": two}, imap, relay)
+
+
+def be_away(_: str) -> object:
+    return random.choice([Status(503), Status(500), Cut(accepted=False)])
+
+
+async def find(client: Client, number: int) -> dict[str, dict[str, Any]]:
+    """The mails of one round that came in, by their subject."""
+    result = await client.call_tool("search_email", {"query": f"in:inbox subject:round{number:04}", "max_results": 50})
+    return {each["subject"]: each for each in (result.structured_content or {"emails": []})["emails"]}
+
+
+async def answer(client: Client, mail: dict[str, Any]) -> None:
+    given = {"thread_id": mail["thread_id"], "message_id": mail["message_id"], "body": f"Re {mail['subject']}.\n"}
+    await client.call_tool("reply_email", given)
+
+
+async def work(site: Site, desk: Running, seconds: float, *, without: str | None, wrong: list[str]) -> None:
+    """Mails come, an assistant searches over all and asks for answers, and the person says yes."""
+    token = (desk.home / "token").read_text().strip()
+    async with http_client(f"{desk.address}/mcp", token, "2026-07-28") as client:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            site.approve()  # also what was asked before the account was away
+            number = len(site.delivered["main"])
+            for name in NAMES:
+                await site.deliver(name)
+            found = await find(client, number)
+            missing = {name for name in NAMES if name != without} - {subject.split()[0] for subject in found}
+            wrong += [f"the mail of round {number} to {name} was not found" for name in missing]
+            for mail in found.values():
+                await answer(client, mail)
+            await asyncio.sleep(1)
+
+
+async def settle(site: Site, desk: Running, wrong: list[str]) -> None:
+    """Wait until everything that came has a note, and everything that was approved has left."""
+    token = (desk.home / "token").read_text().strip()
+    every = [subject for several in site.delivered.values() for subject in several]
+    until = time.monotonic() + LONGEST_WAIT
+    async with http_client(f"{desk.address}/mcp", token, "2026-07-28") as client:
+        while time.monotonic() < until:
+            site.approve()
+            result = await client.call_tool("pending_actions", {})
+            waits = (result.structured_content or {"actions": []})["actions"]
+            if set(site.notes()) >= set(every) and not waits:
+                break
+            await asyncio.sleep(1)
+        else:
+            wrong.append(f"after {LONGEST_WAIT} s {len(set(every) - set(site.notes()))} mails have no note, {waits=}")
+        found = [subject for number in range(len(site.delivered["main"])) for subject in await find(client, number)]
+        wrong += [f"{subject} is found {found.count(subject)} times" for subject in every if found.count(subject) != 1]
+
+
+def judge(site: Site, wrong: list[str], said: list[str]) -> None:
+    every = [subject for several in site.delivered.values() for subject in several]
+    wrong += [f"{subject} has {count} notes" for subject, count in site.notes().items() if count != 1]
+    left = site.sent()
+    for name, mails in left.items():
+        for sender, subject in mails:
+            origin = subject.removeprefix("Re: ").split()[0]
+            if (origin, sender) != (name, address(name)):
+                wrong.append(f"the answer to {origin} left from {name} as {sender}")
+        wrong += [f"{subject} left {count} times" for (_, subject), count in Counter(mails).items() if count > 1]
+    counts = {name: len(mails) for name, mails in left.items()}
+    times = [text.count("mail one stopped") for text in said]
+    if times != [1, 1]:
+        wrong.append(f"that the account is away was said {times} times, before and after the kill")
+    print(f"{len(every)} mails in four accounts, answers that left: {counts}; said that one is away: {times}")
+
+
+async def run(folder: Path, seconds: int) -> list[str]:
+    wrong: list[str] = []
+    with four_accounts(folder) as site:
+        environment = site.environment
+        desk = start(folder, environment, "--port", "0")
+        said: list[str] = []
+        try:
+            await work(site, desk, 10, without=None, wrong=wrong)
+            site.gmail["one"].chance = be_away
+            await work(site, desk, seconds / 2, without="one", wrong=wrong)
+            desk.close()
+            said.append(desk.said)
+            desk = start(folder, environment, "--port", "0")
+            await work(site, desk, seconds / 2, without="one", wrong=wrong)
+            site.gmail["one"].chance = lambda _: None
+            await settle(site, desk, wrong)
+        finally:
+            desk.close()
+            said.append(desk.said)
+        judge(site, wrong, said)
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=60, help="how long the account is away (default 60)")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="deskhand-") as folder:
+        wrong = asyncio.run(run(Path(folder), options.seconds))
+    for each in wrong:
+        print(f"WRONG {each}")
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
