@@ -55,18 +55,21 @@ class Figures:
     different: list[str] = field(default_factory=list)
 
 
-def measure_recall() -> dict[str, float]:
-    """Of the notes that answer a question, how many are among the first ten."""
+def measure_recall(endpoint: str | None) -> dict[str, float]:
+    """Of the notes that answer a question, how many are among the first ten; with the stub, or with a real model."""
     with tempfile.TemporaryDirectory() as folder, embeddings.EmbeddingStub() as stub:
+        model = stub.environment
+        if endpoint:
+            model |= {"DESKHAND_EMBEDDING_URL": endpoint}
         vault = Path(folder, "vault")
         vault.mkdir()
         embeddings.write_notes(vault)
         places = {"DESKHAND_HOME": f"{folder}/home", "VAULT_PATH": str(vault)}
-        desk = Desk(load(places | stub.environment).settings)
+        desk = Desk(load(places | model).settings)
         found = dict.fromkeys(get_args(SearchBy), 0)
         for question, wanted in embeddings.questions():
             for by in found:
-                found[by] += len(wanted & {note.path for note in desk.vault.search(question, 10, None, by).notes})
+                found[by] += len(wanted & {note.path for note in desk.vaults.search(question, 10, None, by).notes})
         desk.close()
     answers = sum(len(wanted) for _, wanted in embeddings.questions())
     return {by: round(count / answers, 3) for by, count in found.items()}
@@ -81,9 +84,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--keep", action="store_true", help="leave them there, and use those that are there")
     parser.add_argument("--json", action="store_true", help="print a JSON object instead of a table")
     parser.add_argument("--meaning", action="store_true", help="recall at 10 of 40 questions, by words and by meaning")
+    parser.add_argument("--endpoint", metavar="URL", help="the same with a real model on an OpenAI-compatible server")
     options = parser.parse_args(argv)
     if options.meaning:
-        print(json.dumps(measure_recall()))
+        print(json.dumps(measure_recall(options.endpoint)))
         return 0
     folder = options.dir or Path(tempfile.mkdtemp(prefix="deskhand-bench-"))
     results = []

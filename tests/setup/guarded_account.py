@@ -39,6 +39,14 @@ kind = "imap"
 address = "me@work.example.com"
 imap_url = "imap://me@127.0.0.1:1"
 ca = '{folder}/work-ca.pem'
+
+[[notes.vaults]]
+name = "second"
+path = '{folder}/second vault'
+
+[[notes.vaults]]
+name = "away"
+path = '{folder}/not there'
 """
 Done = subprocess.CompletedProcess[str]
 
@@ -75,6 +83,10 @@ class Account:
     @property
     def vault(self) -> Path:
         return self.folder / "vault"
+
+    @property
+    def second_vault(self) -> Path:
+        return self.folder / "second vault"
 
     @property
     def home(self) -> Path:
@@ -114,7 +126,7 @@ class Account:
         """The desk as it was before it was guarded: on the account itself."""
         options = f'vault_path = "{self.vault}"\nmax_sends = 1000\n[inbox]\nport = {self.port}\nhold_seconds = 0\n'
         text = options + _ACCOUNTS.format(folder=self.folder)
-        self.run("mkdir", "-p", str(self.vault / "Notes"), str(self.home))
+        self.run("mkdir", "-p", str(self.vault / "Notes"), str(self.second_vault), str(self.home))
         self.run("tee", str(self.home / "config.toml"), given=text)
         self.run("tee", str(self.vault / "Notes" / "note.md"), given="# A note\n")
         self.run("tee", str(self.folder / "work-ca.pem"), given="-----BEGIN CERTIFICATE-----\n")

@@ -44,6 +44,10 @@ def test_a_guarded_desk_is_out_of_reach_answers_to_the_password_and_comes_back_w
 
 def check_that_nothing_is_reached(account: Account) -> None:
     assert not account.home.exists()
+    made = guard.find()
+    assert made is not None
+    assert made.vaults == [str(account.vault), str(account.second_vault)]
+    assert "user:deskhand:rwx" in account.run("getfacl", "-p", str(account.second_vault)).stdout
     assert guard.HOME.stat().st_mode & 0o777 == 0o700
     for file in ("config.toml", "desk.db"):
         assert (guard.HOME / file).exists()
@@ -123,7 +127,7 @@ def check_that_everything_is_back(account: Account) -> None:
 def test_the_unit_leaves_little_exposed_whatever_the_vault_is_called(tmp_path: Path) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
-    made = guard.Guard("alex", 1000, "/srv/a", '/srv/My "vault": 50% of $HOME')
+    made = guard.Guard("alex", 1000, "/srv/a", '/srv/My "vault": 50% of $HOME', others=["/srv/second vault"])
     file = tmp_path / "deskhand.service"
     file.write_bytes(unit.text_of(made))
     done = subprocess.run(

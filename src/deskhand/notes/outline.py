@@ -23,7 +23,7 @@ _BLOCK_TAGS = (
 # A literal line end first: that is what makes the search quick.
 _MARK = re.compile(
     rf"""
-    \n (?= [ \t]* [#=<%$`~*+0-9-] )
+    \n (?= [ \t#=<%$`~*+0-9-] )
     (?P<indent> [ \t]*+ )
     (?:
         (?P<atx> \#{{1,6}} ) (?: [ \t] (?P<title> [^\n]* ) )? (?= \n | \Z )
