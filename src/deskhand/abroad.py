@@ -28,7 +28,7 @@ class WrongPlace(ValueError):
     """The desk does not go there; the text says why."""
 
 
-class Place(NamedTuple):
+class Destination(NamedTuple):
     host: str
     port: int
     path: str
@@ -51,7 +51,7 @@ class Reach:
     may_reach: Callable[[str], bool] = is_public
     trust: Callable[[], ssl.SSLContext] = ssl.create_default_context
 
-    async def find(self, url: str) -> Place:
+    async def find(self, url: str) -> Destination:
         """Where that is. One address that is not public among several is reason enough to go to none."""
         found = _PLACE.fullmatch(url)
         if found is None or "#" in url or {".", ".."} & set(urlsplit(url).path.split("/")):
@@ -64,7 +64,7 @@ class Reach:
         addresses = [str(each[4][0]) for each in listed]
         if not addresses or not all(self.may_reach(each) for each in addresses):
             raise WrongPlace("it is not at a public address")
-        return Place(host, port, found[3], addresses[0])
+        return Destination(host, port, found[3], addresses[0])
 
     @asynccontextmanager
     async def ask(

@@ -54,7 +54,7 @@ Receivers = Callable[[], Awaitable[Mapping[str, Deliver]]]
 
 
 @dataclass(slots=True)
-class Standing:
+class ReceiverState:
     """What one receiver knows, and how long it is left alone after failures."""
 
     told: Known = field(default_factory=Known)
@@ -88,12 +88,12 @@ async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
 
 async def tell_all(desk: Desk, part: str, list_receivers: Receivers, pace: Pace) -> None:
     """Tell each receiver once of what is new to it, until cancelled; while there is none nobody looks."""
-    known: dict[str, Standing] = {}
+    known: dict[str, ReceiverState] = {}
     found = Known()
     while True:
         with desk.store.bell("deskhand", None) as bell:
             while receivers := await list_receivers():
-                known = {name: known.get(name) or Standing() for name in receivers}
+                known = {name: known.get(name) or ReceiverState() for name in receivers}
                 found = await _look(desk, part, found)
                 if _find_late(found, known) and not _is_quiet(desk):
                     await asyncio.sleep(pace.gather)
@@ -116,7 +116,9 @@ async def _wait_for_bell(desk: Desk, part: str, bell: Bell, pace: Pace) -> None:
         await asyncio.sleep(pace.rest)
 
 
-async def _tell_late(found: Known, receivers: Mapping[str, Deliver], known: Mapping[str, Standing], pace: Pace) -> None:
+async def _tell_late(
+    found: Known, receivers: Mapping[str, Deliver], known: Mapping[str, ReceiverState], pace: Pace
+) -> None:
     late = _find_late(found, known)
     if not late:
         return
@@ -128,7 +130,7 @@ async def _tell_late(found: Known, receivers: Mapping[str, Deliver], known: Mapp
     await asyncio.sleep(pace.quiet)
 
 
-def _find_late(found: Known, known: Mapping[str, Standing]) -> list[str]:
+def _find_late(found: Known, known: Mapping[str, ReceiverState]) -> list[str]:
     """Who has to be told now. The others forget what is over: when it wakes up again it is news again."""
     now = asyncio.get_running_loop().time()
     late = [name for name, each in known.items() if not found.is_told(each.told)]
