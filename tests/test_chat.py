@@ -7,12 +7,15 @@ import pytest
 from mcp import Client, MCPError, UrlElicitationRequiredError
 from mcp.client.extension import ClaimContext, ClientExtension, ResultClaim
 from mcp_types import CallToolResult, ElicitResult, Request, Result
+from pydantic import ConfigDict
+from pydantic.alias_generators import to_camel
 
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.servers.chat import CARD, TASKS, Handle, TaskParams
+from deskhand.servers.chat import CARD
 from deskhand.servers.desk import desk_server
 from deskhand.servers.email import email_server
+from deskhand.servers.handles import TASKS, TaskParams
 from deskhand.web.site import site
 from tests.home import Home
 from tests.requirements import requirement
@@ -122,12 +125,24 @@ class Waits(ClientExtension):
         raise AssertionError("the test asks for the handle itself")
 
 
+class TaskState(Result):
+    """What tasks/get answers in the new era."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True)
+
+    task_id: str
+    status: str
+    status_message: str
+    ttl_ms: int
+    result: dict[str, Any] | None = None
+
+
 class GetTask(Request[TaskParams, Literal["tasks/get"]]):
     method: Literal["tasks/get"] = "tasks/get"
 
 
-async def ask(client: Client, task: str) -> Handle:
-    return await client.session.send_request(GetTask(params=TaskParams(task_id=task)), Handle)
+async def ask(client: Client, task: str) -> TaskState:
+    return await client.session.send_request(GetTask(params=TaskParams(task_id=task)), TaskState)
 
 
 @requirement("chat:handle")

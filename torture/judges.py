@@ -1,12 +1,13 @@
 """The foreign judges through the pipe: conformance, Inspector and both TypeScript clients, all six servers.
 
-    python3 run.py torture judges
+    python3 run.py torture judges [oauth | tasks | fixtures | servers]
 
 Each server is `deskhand mcp NAME`, joined to a running desk. The conformance judge speaks HTTP only, so a bridge stands
 before the pipe, and the scenarios that are about HTTP itself are left out.
 """
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -20,15 +21,17 @@ from pathlib import Path
 import uvicorn
 
 from deskhand.servers import SERVERS
-from tests.home import Home
+from tests.home import TOKEN, Home
 from tests.judges import consent, joined_app, test_inspector, test_typescript_client
 from tests.judges.bridge import Bridge
 from tests.judges.conftest import judged_home
-from tests.judges.node import CONFORMANCE, node
+from tests.judges.node import CONFORMANCE, MODULES, NODE, node
 from tests.judges.test_conformance import required_scenarios, statuses
 from tests.resident.test_up import start
+from tests.test_chat import HELLO, answer
 
 ROOT = Path(__file__).resolve().parent.parent
+WAITING = ROOT / "tests" / "judges" / "waiting.mjs"
 OF_HTTP = ("dns-", "http-", "server-sse-", "server-session-", "server-stateless")
 FOR_EVERY_SERVER = ("server-initialize", "ping", "tools-list")
 FAILED: list[str] = []
@@ -127,11 +130,36 @@ def judge_oauth(place: Path) -> None:
         desk.close()
 
 
+def judge_tasks(place: Path) -> None:
+    """Who waits by a handle until the person has answered, in both eras."""
+    home = judged_home(place)
+    desk = start(place, home.environment, "--port", "0")
+    wanted = {("first", "Approved"): "sent successfully", ("first", "Rejected"): "failed"}
+    wanted |= {("new", "Approved"): "sent successfully", ("new", "Rejected"): "isError"}
+    try:
+        for (era, folder), said in wanted.items():
+            letter = json.dumps(HELLO | {"subject": f"{era} {folder}"})
+            command = [NODE, WAITING, MODULES, era, f"{desk.address}/mcp", TOKEN, letter]
+            judge = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            assert judge.stdout
+            heard = judge.stdout.readline()
+            if heard.startswith("task "):
+                answer(home, folder)
+            try:
+                heard += judge.communicate(timeout=60)[0]
+            except subprocess.TimeoutExpired:
+                judge.kill()
+            report(f"a task of the {era} era, {folder}", works=said in heard, why=heard)
+    finally:
+        desk.close()
+
+
 def main(argv: list[str]) -> int:
-    if argv:
-        sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
-        for each, judge in {"oauth": judge_oauth, "fixtures": judge_fixtures, "servers": judge_servers}.items():
+        judges = {"oauth": judge_oauth, "tasks": judge_tasks, "fixtures": judge_fixtures, "servers": judge_servers}
+        for each, judge in judges.items():
+            if argv and each not in argv:
+                continue
             place = Path(folder) / each
             place.mkdir()
             judge(place)

@@ -179,6 +179,15 @@ class LineClient:
             await self._writing.wait_closed()
 
 
+def without_era(answer: dict[str, Any]) -> dict[str, Any]:
+    """Without what the second era adds to every result."""
+    if "result" not in answer:
+        return answer
+    result = {key: each for key, each in answer["result"].items() if key not in ("resultType", "ttlMs", "cacheScope")}
+    meta = {key: each for key, each in result.pop("_meta", {}).items() if not key.startswith("io.model")}
+    return {"result": result | ({"_meta": meta} if meta else {})}
+
+
 def refusal(result: CallToolResult) -> Any:
     assert result.is_error, result.content
     return result.meta["deskhand/error"]

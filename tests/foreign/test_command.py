@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -135,3 +136,35 @@ def test_a_clients_servers_are_taken_over_and_given_back(home: Home, folder: Pat
     assert back.returncode == 0, back.stderr
     assert json.loads(file.read_text()) == json.loads(before)
     assert inside.command("guard", "list").stdout == "there is no other server behind the gate\n"
+
+
+OFF_LIMITS: dict[str, dict[str, Any]] = {
+    "off": {"disabled": True},
+    "sse": {"type": "sse"},
+    "folder": {"cwd": "/tmp"},
+    "asks": {"env": {"KEY": "${input:key}"}},
+    "file": {"envFile": "/x/.env"},
+}
+
+
+@requirement("guard:imported")
+def test_every_byte_comes_back_and_what_only_the_client_can_start_is_left_alone(
+    home: Home, folder: Path, tmp_path: Path
+) -> None:
+    own: dict[str, Any] = {"command": sys.executable, "args": [str(STRANGER), str(folder)], "env": {"API_KEY": "k3y"}}
+    servers = {"one": own, "two": own} | {name: own | more for name, more in OFF_LIMITS.items()}
+    lines = [f'    "{name}": {json.dumps(words)},' for name, words in servers.items()]
+    text = "\n".join(["{", "  // mine", '  "mcpServers": {  ', *lines, "  },", "}"])
+    file = tmp_path / ".cursor" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(text)
+    inside = Home(home.vault, home.environment | {"HOME": str(tmp_path)})
+    taken = inside.command("guard", "import", "cursor", "--yes")
+    listed = inside.command("guard", "list").stdout
+    inside.command("guard", "import", "cursor", "--undo", "--yes")
+
+    assert taken.returncode == 0, taken.stderr
+    assert [line.partition(" ")[0] for line in listed.splitlines()] == ["one", "two"]
+    assert all(f"left alone: {name}: " in taken.stdout for name in OFF_LIMITS)
+    assert "k3y" not in taken.stdout
+    assert file.read_text() == text

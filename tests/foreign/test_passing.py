@@ -1,13 +1,12 @@
 """What passes through the desk is what the server itself says, line by line, whatever era either side is of."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.foreign.place import Guarded, LineClient, guarded, until
+from tests.foreign.place import Guarded, LineClient, guarded, until, without_era
 from tests.requirements import requirement
 from tests.transports import ERAS
 
@@ -44,15 +43,6 @@ def both(request: pytest.FixtureRequest, place: Guarded) -> Guarded:
     if request.param != "legacy":
         place.be_modern()
     return place
-
-
-def without_era(answer: dict[str, Any]) -> dict[str, Any]:
-    """Without what the second era adds to every result."""
-    if "result" not in answer:
-        return answer
-    result = {key: each for key, each in answer["result"].items() if key not in ("resultType", "ttlMs", "cacheScope")}
-    meta = {key: each for key, each in result.pop("_meta", {}).items() if not key.startswith("io.model")}
-    return {"result": result | ({"_meta": meta} if meta else {})}
 
 
 @requirement("guard:passes")
@@ -104,6 +94,7 @@ async def test_what_the_server_says_by_itself_reaches_whoever_wants_it(both: Gua
     async with both.line("legacy") as client, both.line("legacy") as other, both.line("2026-07-28") as modern:
         await other.ask("prompts/list")
         listened = {"toolsListChanged": True, "promptsListChanged": True, "resourceSubscriptions": ["memo://one"]}
+        assert ("logging" in client.abilities) == (not (both.folder / "modern").exists())
         modern.begin("subscriptions/listen", notifications=listened)
         await modern.hear("notifications/subscriptions/acknowledged")
         assert await client.ask("resources/subscribe", uri="memo://one") == {"result": {}}
@@ -175,10 +166,8 @@ async def test_a_client_that_ends_is_answered_first(place: Guarded) -> None:
 @requirement("guard:passes")
 async def test_a_server_that_cannot_do_it_is_not_said_to(place: Guarded) -> None:
     (place.folder / "plain").touch()
-    async with asyncio.timeout(60), place.line("legacy") as client, place.direct("legacy") as direct:
-        await client.ask("tools/list")
-        for method in ("resources/list", "prompts/list", "completion/complete"):
-            params = dict(CALLS[-1][1]) if method == "completion/complete" else {}
-            assert await client.ask(method, **params) == await direct.ask(method, **params)
-    async with place.line("legacy") as client:
+    async with place.line("legacy") as client, place.direct("legacy") as direct:
         assert client.abilities.keys() == {"tools"}
+        for method in ("resources/list", "prompts/list", "completion/complete"):
+            params = CALLS[-1][1] if method == "completion/complete" else {}
+            assert await client.ask(method, **params) == await direct.ask(method, **params)

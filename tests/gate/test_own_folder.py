@@ -11,11 +11,14 @@ from deskhand.config import load
 from deskhand.errors import BadConfig, Denied
 from deskhand.notes.attached import read_file
 from deskhand.orchestrator import status
+from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.obsidian import obsidian_server
+from deskhand.web import site as web
 from tests.gate.site import HELLO, Site
 from tests.gate.test_gmail_server import ok, refused
 from tests.home import Home
 from tests.requirements import requirement
+from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
 
@@ -95,3 +98,26 @@ def test_a_link_in_its_place_is_not_followed(home: Home, tmp_path: Path) -> None
 
     with pytest.raises(Denied):
         _ = desk.own_root
+
+
+@requirement("notes:folder")
+async def test_files_that_do_nothing_are_named_with_the_folder_they_lie_in(home: Home) -> None:
+    own = home.environment | {"DESKHAND_VAULT_FOLDER": "Deskhand", "DESKHAND_ADDRESS": "me@example.com"}
+    desk = Desk(load(own).settings)
+    for path in ("Approved/letter.txt", "Needs_Action/odd.md"):
+        file = home.vault / "Deskhand" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("---\nstatus: pending\n---\nx\n")
+    orchestrator = Orchestrator(desk)
+    await orchestrator.once()
+    await orchestrator.close()
+    async with served(web.site(desk)) as address, signed_in(desk, address) as person:
+        page = (await person.reads("/")).text
+    await desk.close_mailbox()
+    desk.close()
+
+    dashboard = (home.vault / "Deskhand" / "Dashboard.md").read_text().replace("\\", "")
+    told = Home(home.vault, own).command("status").stdout
+    for text in (page, dashboard, told):
+        assert "Deskhand/Approved/letter.txt" in text
+        assert "Deskhand/Needs_Action/odd.md" in text

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +16,11 @@ from deskhand.gate import passkeys, passwords
 from deskhand.gate.cards import Card
 from deskhand.gate.forgery import Forged, Genuine, check_answers
 from deskhand.gate.letters import Letter
-from deskhand.gate.passkeys import ENROL, Assertion, NewKey, Said
-from deskhand.gate.proofs import Signed, Typed
+from deskhand.gate.outcomes import NotApproved
+from deskhand.gate.passkeys import ENROL, Assertion, KeptAssertion, NewKey, Said
+from deskhand.gate.permissions import Terms
+from deskhand.gate.proofs import Proven, Signed, Typed
+from deskhand.gate.question import Question
 from deskhand.store import Transaction
 from tests.gate.authenticator import ORIGIN, Authenticator, PrivateKey
 from tests.gate.site import HELLO
@@ -125,6 +129,53 @@ async def test_one_signature_over_a_list_approves_all_of_it(signer: Signer) -> N
     assert [card.state for card in held] == ["held"] * 3
     assert await signer.safe.settle() == 4
     assert await signer.check() == Genuine(4)
+
+
+@requirement("permission:signed")
+async def test_a_permissions_terms_are_what_was_signed(signer: Signer) -> None:
+    answers = signer.desk.answers
+    card = await signer.approve(await signer.safe.ask())
+    await signer.safe.settle()
+    terms = Terms(2, signer.safe.clock.time + timedelta(days=7))
+    more = replace(terms, per_day=50)
+    said = await answers.make_permitted(card.id, card.digest, terms)
+    for other in (signer.sign("permitted", card), signer.signed(said, signer.nonce())):
+        with pytest.raises(Denied, match="something else"):
+            await answers.permit(card.id, card.digest, more, "person", other)
+    made = await answers.permit(card.id, card.digest, terms, "person", signer.signed(said, signer.nonce()))
+    assert (await signer.safe.ask(body="At eleven.\n")).state == "held"
+    assert await signer.check() == Genuine(2)
+
+    # With the database and the desk's key, but without the authenticator, nobody widens it.
+    wider = replace(made, per_day=50)
+    sql = "UPDATE permissions SET per_day = ?, evidence = ?"
+    await signer.change(sql, 50, signer.desk.policy.sign_terms(wider))
+    assert (await signer.safe.ask(body="At twelve.\n")).state == "waiting"
+    assert await signer.safe.settle() == 1  # nor does what it let through before leave under it
+    found = await signer.check()
+    assert isinstance(found, Forged)
+    assert found.why == f"the permission {made.id} says something else than what a passkey signed"
+    await signer.change(sql, 2, made.evidence)
+    await signer.desk.store.write(passkeys.revoke, signer.desk.policy.seal, "my phone", signer.safe.clock.time)
+    assert (await signer.safe.ask(body="At one.\n")).state == "waiting"
+    assert isinstance(await signer.check(), Genuine)  # what it signed before stays what it was
+
+
+@requirement("permission:signed")
+async def test_a_permission_that_was_signed_before_terms_were_goes_on(signer: Signer) -> None:
+    card = await signer.approve(await signer.safe.ask())
+    await signer.safe.settle()
+    card = await signer.safe.card(card)
+    said = Said(word="permitted", about=((card.id, card.digest),))
+    signature = KeptAssertion(said=said, assertion=signer.signed(said, signer.nonce()).assertion)
+    answer = signer.desk.policy.answer("permitted", "person", Proven("passkey", signature))
+    request = await signer.desk.waiting.find(card.id)
+    terms = Terms(2, signer.safe.clock.time + timedelta(days=7))
+    await signer.desk.permitting.make(request, card, terms, answer)
+    assert (await signer.safe.ask(body="At eleven.\n")).state == "held"
+    assert await signer.check() == Genuine(2)
+    await signer.change("UPDATE permissions SET per_day = 50")
+    assert (await signer.safe.ask(body="At twelve.\n")).state == "waiting"
 
 
 @requirement("passkey:refused")
@@ -468,3 +519,41 @@ async def test_on_postgresql_a_signature_counts_once_as_well(home: Home, postgre
         await signer.change("UPDATE requests SET state = 'approved', due = 1, token = NULL WHERE id = ?", card.id)
         assert await safe.settle() == 1
         assert await signer.check() == Genuine(1)
+
+
+@requirement("passkey:refused")
+async def test_a_list_with_one_card_that_changed_meanwhile_approves_none(signer: Signer) -> None:
+    await signer.approve(await signer.safe.ask())
+    await signer.safe.settle()
+    answers = signer.desk.answers
+    first, second = [await signer.safe.ask(subject=f"Number {number}") for number in range(2)]
+    signed = signer.sign("approved", first, second)
+    letter = Letter(HELLO["to"], "Other words", "At nine.\n")
+    said = await answers.make_said("edited", [(second.id, second.digest)], letter)
+    changed = await answers.edit(second.id, second.digest, letter, "person", signer.signed(said, signer.nonce()))
+    with pytest.raises(Denied, match="no longer what was shown"):
+        await answers.approve_all([(each.id, each.digest) for each in (first, second)], "person", signed)
+    for listed in ([(first.id, first.digest), (second.id, changed.digest)], [(first.id, first.digest)]):
+        with pytest.raises(Denied, match="does not count"):
+            await answers.approve_all(listed, "person", signed)
+    other = Letter(HELLO["to"], "Other words", "At ten.\n")
+    said = await answers.make_said("approved", [(first.id, first.digest)], letter)
+    with pytest.raises(Denied, match="something else"):
+        await answers.approve_edited(first.id, first.digest, other, "person", signer.signed(said, signer.nonce()))
+    assert await signer.safe.settle() == 1
+    assert {(await signer.safe.card(each)).state for each in (first, second)} == {"waiting"}
+
+
+@requirement("passkey:found")
+async def test_a_signed_reply_to_a_question_that_is_gone_is_found(signer: Signer) -> None:
+    asked = Question(text="Shall I?", asker="me")
+    outcome = await signer.desk.gate.propose(asked, "desk_mcp")
+    assert isinstance(outcome, NotApproved)
+    card = await signer.desk.waiting.card(outcome.waits or "")
+    claim = signer.sign("responded", card)
+    await signer.desk.answers.respond(card.id, card.digest, "Yes, do.", "person", claim)
+    assert await signer.check() == Genuine(1)
+    await signer.change("UPDATE answers SET words = 'No.'")
+    assert isinstance(await signer.check(), Forged)
+    await signer.change("DELETE FROM answers")
+    assert isinstance(await signer.check(), Forged)

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from deskhand.servers.chat import TASKS
+from deskhand.servers.handles import TASKS
 from tests.home import TOKEN, Home
 from tests.judges.node import MODULES, PROTOCOL, needs, node
 from tests.requirements import requirement

@@ -264,6 +264,8 @@ def test_a_pdf_reads() -> None:
         ),
         (packed({"xl/workbook.xml": "<w/>", "xl/sharedStrings.xml": "<a>" * 500_000}), "unpacks to more than"),
         (b"{\\rtf1 words}", "rich text"),
+        (packed({WORD: b"<?xml version='1.0' encoding='x-none'?><a/>"}), "is no XML"),
+        (packed({WORD: b"<?xml version='1.0' encoding='idna'?><a/>"}), "is no XML"),
     ],
 )
 def test_a_hostile_document_gets_a_clear_answer(content: bytes, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +287,9 @@ def test_a_process_of_its_own_reads_and_a_long_text_is_cut() -> None:
     assert (broken.text, len(broken.warnings)) == ("", 1)
     assert extract("мир\x1b[2J".encode("koi8-r"), "text/plain", "a.txt", "koi8-r").text == "мир[2J"
     assert extract(packed({WORD: "<a/>"}), "", "a.docx").warnings[0].startswith("no text was found in it")
+    assert extract(b"", "", "a.docx").warnings == ("It is empty.",)
+    assert extract(b"MZ", "", "a.docx").warnings == ("The document is damaged: it cannot be unpacked.",)
+    assert extract(b"a,b\0c and what follows it\n", "text/csv", "a.csv").text == "a,bc and what follows it\n"
     assert extract(b"\x89PNG\r\n\0", "text/plain", "a.txt").warnings == (
         "Its bytes are no text, whatever it is called.",
     )

@@ -46,6 +46,13 @@ def enclosing(name: str, file: bytes) -> bytes:
     return mail.as_bytes()
 
 
+def damaged_lzma() -> bytes:
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("a.txt", "word " * 100)
+    return made.getvalue().replace(b"a.txt\t\x04\x05\x00]", b"a.txt\t\x04\x05\x00\xff")
+
+
 KEY = b"-----BEGIN PRIVATE KEY-----"
 OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 TAR = b"a" * 257 + b"ustar\0" + b"a" * 300
@@ -68,6 +75,7 @@ ALARMING: dict[str, tuple[str, bytes, str]] = {
     "a program in an archive": ("a.zip", packed("x/Setup.EXE"), "is an archive that holds what runs: x/setup.exe"),
     "a locked archive": ("a.zip", packed("a.txt", locked=True), "is an archive with a password"),
     "a broken archive": ("a.zip", b"PK\x03\x04 and nothing", "is an archive that cannot be read"),
+    "an archive of damaged files": ("a.zip", damaged_lzma(), "is an archive that cannot be read"),
     "what nobody sees in the name": ("a\u202efdp.txt", b"x", "has 1 character that changes the direction"),
     "a private key": ("x.txt", b"-----BEGIN OPENSSH PRIVATE KEY-----\nb3", "holds what looks like a private key"),
     "a key of a cloud": ("x.csv", b"id,AKIAIOSFODNN7EXAMPLE", "holds what looks like a key of a cloud"),

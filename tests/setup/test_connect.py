@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client, StdioServerParameters
 
+from deskhand.running import DeskLock, acquire
 from deskhand.setup import jsonc, yaml_member
 from deskhand.setup.clients import CLIENTS, file_of
 from tests.requirements import requirement
@@ -252,6 +253,21 @@ def test_over_http_a_fresh_token_is_in_the_file_and_nowhere_else(account: Accoun
 
     assert account.deskhand("connect", client, "--undo", "--yes").code == 0
     assert f"{client}-deskhand" not in account.deskhand("token", "list").out
+
+
+@requirement("connect:token")
+def test_over_http_the_address_is_that_of_the_desk_that_runs_and_the_doctor_sees_another(account: Account) -> None:
+    account.set_up("--user", "ada")
+    match acquire(account.home):
+        case DeskLock() as lock:
+            with lock:
+                lock.announce(4711, {})
+                account.deskhand("connect", "cursor", "--http", "--yes")
+                assert "http://127.0.0.1:4711/mcp" in (account.folder / FILES["cursor"]).read_text()
+                assert "4711" not in account.deskhand("doctor").out
+                lock.announce(4712, {})
+                told = account.deskhand("doctor").out
+                assert "is connected to http://127.0.0.1:4711/mcp, but this desk runs on port 4712" in told
 
 
 @requirement("connect:token")

@@ -12,6 +12,7 @@ from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
 from deskhand.orchestrator.loop import Orchestrator
@@ -296,6 +297,8 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: R
 @requirement("decide:list")
 async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(room: Room) -> None:
     await work(room.desk)
+    endless = f"an.{'address.that.never.ends.' * 2}on@{'department.' * 5}example"
+    await room.desk.gate.propose(SendEmail(to=endless, subject="A long address", body="x"), "email_mcp")
     async with chromium() as browser, quiet_page(browser, room.address, javascript=False, size=PHONE) as page:
         await sign_in(page, room.desk)
         await page.goto("/decide")
@@ -306,3 +309,10 @@ async def test_without_javascript_and_on_a_phone_a_mail_is_read_and_decided(room
         await page.get_by_role("button", name="Make the draft").click()
         await page.get_by_role("heading", name="Re: Roof quote").wait_for()
         await page.get_by_role("button", name="Approve").wait_for()
+        await page.goto("/")
+        await page.get_by_role("link", name="A long address").click()
+        await page.get_by_role("heading", name="Before you say yes").wait_for()
+        assert await page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
+        await page.goto("/mail")
+        await page.get_by_role("link", name="Sent", exact=True).click()
+        await page.get_by_text("No mail matches.").wait_for()

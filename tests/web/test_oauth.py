@@ -25,9 +25,10 @@ from starlette.routing import Route
 from deskhand import audit, tokens
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.oauth import clients, grants
+from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.resident.doors import Doors, ServerDoor, open_doors
 from deskhand.servers import SERVERS
+from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.oauth import WORDS
 from deskhand.web.site import site
@@ -502,6 +503,46 @@ async def test_a_flood_of_registrations_is_refused_and_forgotten(place: Place) -
 
 
 @requirement("oauth:registration")
+async def test_one_senders_flood_keeps_no_other_client_out(place: Place) -> None:
+    for _ in range(clients.MOST_UNUSED):
+        await Chat(place.chat.http).register()
+    assert (await Chat(place.chat.http).register()).status_code == 429
+    elsewhere = httpx2.AsyncHTTPTransport(local_address="127.0.0.2")
+    async with httpx2.AsyncClient(base_url=place.chat.http.base_url, transport=elsewhere, timeout=60) as http:
+        for forged in ({}, {"X-Forwarded-For": "127.0.0.1"}, {"Forwarded": "for=127.0.0.1"}):
+            answer = await http.post("/oauth/register", json={"redirect_uris": [BACK]}, headers=forged)
+            assert answer.status_code == 201
+        assert (await Chat(place.chat.http).register()).status_code == 429
+    asked = place.chat.asks(client_id=answer.json()["client_id"])
+    assert (await place.person.http.get("/oauth/authorize", params=asked)).status_code == 200
+
+
+@requirement("oauth:registration")
+async def test_a_flood_from_everywhere_drops_the_oldest_of_whoever_sent_most(place: Place) -> None:
+    def flood(tx: Transaction) -> tuple[list[str], list[str]]:
+        def register(host: str) -> str:
+            return clients.register(tx, "x", [BACK], host, place.clock.now).id
+
+        ours = [register("192.0.2.1")]
+        theirs = [register(f"2001:db8:0:{number % 50:x}::{number:x}") for number in range(clients.MOST_IN_ALL)]
+        kept = {row[0] for row in tx.all("SELECT id FROM oauth_clients")}
+        return [each for each in ours if each in kept], [each for each in theirs if each in kept]
+
+    ours, theirs = await place.desk.store.write(flood)
+    assert (len(ours), len(theirs)) == (1, clients.MOST_IN_ALL - 1)
+
+    def from_one_network(tx: Transaction) -> None:
+        tx.execute("DELETE FROM oauth_clients")
+        for number in range(clients.MOST_UNUSED):
+            clients.register(tx, "x", [BACK], f"2001:db8:1::{number:x}", place.clock.now)
+        clients.register(tx, "x", [BACK], "::ffff:192.0.2.7", place.clock.now)
+        with pytest.raises(OAuthRefusal):
+            clients.register(tx, "x", [BACK], "2001:db8:1::ffff", place.clock.now)
+
+    await place.desk.store.write(from_one_network)
+
+
+@requirement("oauth:registration")
 async def test_a_client_is_registered_only_with_addresses_that_are_safe(place: Place) -> None:
     safe = [
         "http://127.0.0.1:33418/",
@@ -538,6 +579,10 @@ async def test_a_client_is_registered_only_with_addresses_that_are_safe(place: P
     for body in (b"", b"[]", b"{", b'{"redirect_uris": "https://a.b/"}', b"[" * 5000, b'"\xff"', b"{}" + b" " * 30_000):
         refused = await place.chat.http.post("/oauth/register", content=body)
         assert refused.status_code == 400, body[:40]
+    about = '{"redirect_uris": ["https://claude.ai/"]}'
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):  # what a page of anybody's may send
+        sent = await place.chat.http.post("/oauth/register", content=about, headers={"Content-Type": kind})
+        assert (sent.status_code, sent.json()["error"]) == (400, "invalid_client_metadata")
     for more in ({"grant_types": ["password"]}, {"response_types": ["token"]}, {"grant_types": "authorization_code"}):
         assert (await place.chat.register(**more)).json()["error"] == "invalid_client_metadata"
     public = await place.chat.register("\x00\u200b", token_endpoint_auth_method="client_secret_basic", scope="all")
@@ -557,6 +602,14 @@ async def test_a_program_on_this_machine_is_sent_back_to_whichever_port_it_has(p
         "https://127.0.0.1:54321/callback": False,
         "http://127.0.0.1:54321@evil.example/callback": False,
         "http://127.0.0.1:54321/callback#x": False,
+        "http://127.0.0.1:54\n321/callback": False,
+        "http://127.0.0.1\t:54321/callback": False,
+        " http://127.0.0.1:54321/callback": False,
+        "http://127.0.0.1.:54321/callback": False,
+        "http://127.0.0.1:\\@evil.example/callback": False,
+        "http://127.0.0.1%2eevil.example/callback": False,
+        "http://127.0.0.1:\uff15/callback": False,
+        "//127.0.0.1:54321/callback": False,
     }.items():
         page = await place.person.http.get("/oauth/authorize", params=place.chat.asks(redirect_uri=address))
         assert (page.status_code == 200) == works, address

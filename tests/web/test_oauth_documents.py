@@ -5,6 +5,7 @@ import gzip
 import json
 import ssl
 from collections.abc import AsyncIterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tests.home import Home
 from tests.requirements import requirement
 from tests.web.person import served
 from tests.web.proxy import write_certificates
-from tests.web.test_oauth import BACK, opened
+from tests.web.test_oauth import BACK, FIELD, opened
 
 ASKED: list[str] = []
 
@@ -47,11 +48,14 @@ def answers(about: dict[str, Any]) -> dict[str, Response]:
 
 
 async def answer(request: Request) -> Response:
-    ASKED.append(request.url.path)
     kind = request.path_params["kind"]
+    turns = ASKED.count(request.url.path)
+    ASKED.append(request.url.path)
     if kind == "silent":
         await asyncio.Event().wait()
     about = {"client_id": str(request.url), "client_name": "Claude", "redirect_uris": [BACK]}
+    if kind == "turns":  # says one thing when the person looks, and another when they have answered
+        return JSONResponse(about | {"redirect_uris": [BACK if turns % 2 == 0 else "https://evil.example/"]})
     return answers(about).get(kind) or JSONResponse(about, 404)
 
 
@@ -86,6 +90,22 @@ async def test_a_client_is_what_its_document_says(site_of_clients: str, home: Ho
         assert await place.chat.enters(again["access_token"]) == 200
         refused = await place.person.http.get("/oauth/authorize", params=place.chat.asks(redirect_uri=f"{BACK}/x"))
         assert (refused.status_code, "location" in refused.headers) == (400, False)
+
+
+@requirement("oauth:documents")
+async def test_a_document_that_changes_meanwhile_sends_nobody_elsewhere(
+    site_of_clients: str, home: Home, tmp_path: Path
+) -> None:
+    async with opened(home.environment, whole=False) as place:
+        place.app.state.documents = reader(tmp_path)
+        place.chat.id = f"{site_of_clients}/turns"
+        asked = place.chat.asks(redirect_uri=None)
+        page = await place.person.http.get("/oauth/authorize", params=asked)
+        assert (page.status_code, BACK in page.text) == (200, True)
+        found = [(name, unescape(value)) for _, name, value in FIELD.findall(page.text)]
+        fields = dict(found) | {"allow": ["mail:read"], "answer": "allow"}
+        sent = await place.person.http.post("/oauth/authorize", data=fields)
+        assert (sent.status_code, "location" in sent.headers) == (400, False)
 
 
 @requirement("oauth:documents")

@@ -12,6 +12,7 @@ import pytest
 
 from deskhand.gate import passkeys, passwords
 from deskhand.gate.forgery import Genuine, check_answers
+from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.store import Transaction
 from deskhand.web import sessions
 from deskhand.web.site import site
@@ -56,6 +57,9 @@ class Owner:
         assert asked["options"]["allowCredentials"] == []
         signed = self.device.sign(asked["nonce"], asked["options"]["challenge"], **client)
         return await self.http.post("/enter/passkey", data={"assertion": json.dumps(signed)})
+
+    async def starred(self) -> int:
+        return len(await self.safe.desk.mailbox.search("is:starred", 10))
 
     async def is_in(self) -> bool:
         return (await self.http.get("/enter")).status_code == 303
@@ -113,6 +117,44 @@ async def test_a_passkey_is_made_with_a_proof_signs_in_and_answers(home: Home) -
         assert (await owner.sends_signed("/passkeys/codes")).status_code == 200
         assert (await owner.sends_signed("/passkeys/revoke", name="my phone")).status_code == 303
         assert (await owner.signs_in()).status_code == 401
+
+
+@requirement("passkey:forms")
+async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(home: Home) -> None:
+    async with opened(home) as safe, at_the_page(safe) as owner:
+        await by_link(owner)
+        assert (await owner.makes_key(password=PASSWORD)).status_code == 200
+        raw = [f"From: a@example.org\nSubject: {n}\nMessage-ID: <{n}@x>\n\nHi.\n".encode() for n in range(2)]
+        mailbox = safe.desk.mailbox
+        assert isinstance(mailbox, LocalMailbox)
+        await mailbox.receive([Incoming(each, seen=True) for each in raw])
+        first, second = [mail.id for mail in await mailbox.search("in:inbox", 2)]
+        star = {"do": "star", "mail": first}
+        refused = await owner.person.sends("/mail/change", star, at="/passkeys")
+        assert (refused.status_code, await owner.starred()) == (422, 0)
+        asked = await owner.asks("/passkeys/challenge", **{"for": "/mail/change"} | star)
+        signed = json.dumps(owner.device.sign(asked["nonce"], asked["options"]["challenge"]))
+        for other in ({"mail": second}, {"do": "archive"}, {"all": "1", "q": "in:inbox", "sure": "1"}):
+            told = await owner.person.sends("/mail/change", star | other | {"assertion": signed}, at="/passkeys")
+            assert (told.status_code, await owner.starred()) == (422, 0), other
+        assert (await owner.sends_signed("/mail/change", **star)).status_code == 303
+        assert await owner.starred() == 1
+        assert (await owner.person.sends("/mail/undo", at="/passkeys")).status_code == 403
+        assert (await owner.sends_signed("/mail/undo")).status_code == 303
+        assert await owner.starred() == 0
+
+        about = {"client_name": "Claude", "redirect_uris": ["https://claude.ai/back"]}
+        client = (await owner.http.post("/oauth/register", json=about)).json()["client_id"]
+        asks = {"response_type": "code", "client_id": client, "redirect_uri": "https://claude.ai/back"}
+        asks |= {"code_challenge": "a" * 43, "code_challenge_method": "S256", "scope": "mail:write", "answer": "allow"}
+        chosen = await owner.asks("/passkeys/challenge", **{"for": "/oauth/authorize", "allow": "mail:read"} | asks)
+        signed = json.dumps(owner.device.sign(chosen["nonce"], chosen["options"]["challenge"]))
+        more = asks | {"allow": "mail:write", "assertion": signed}
+        assert (await owner.person.sends("/oauth/authorize", more, at="/passkeys")).status_code == 422
+        sent = await owner.sends_signed("/oauth/authorize", **asks | {"allow": "mail:read"})
+        assert (sent.status_code, "code=" in sent.headers["location"]) == (303, True)
+        no = await owner.person.sends("/oauth/authorize", asks | {"answer": "deny"}, at="/passkeys")
+        assert (no.status_code, "access_denied" in no.headers["location"]) == (303, True)
 
 
 @requirement("passkey:page")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deskhand import environment
 from deskhand.cli.command import command, confirm, flag, opened_desk, shell_variables, tell
 from deskhand.errors import DeskError, NotFound
+from deskhand.running import find
 from deskhand.servers import SERVERS
 from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
 
@@ -106,7 +107,9 @@ def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | 
     if not options.http:
         return this_program(desk.settings.home, options.server)
     path = SERVERS[options.server].path
-    return Address(f"http://127.0.0.1:{desk.settings.inbox_port}{path}", token)
+    running = find(desk.settings.home)
+    port = running.port if running else desk.settings.inbox_port
+    return Address(f"http://127.0.0.1:{port}{path}", token)
 
 
 def _fresh_token(desk: "Desk", name: str) -> str:

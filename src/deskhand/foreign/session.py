@@ -28,6 +28,7 @@ from mcp_types import (
     Request,
     ResourceListChangedNotification,
     ResourceUpdatedNotification,
+    ServerCapabilities,
     Tool,
     ToolListChangedNotification,
 )
@@ -198,6 +199,14 @@ class ForeignServer:
         if self._client is None or (self._line is not None and self._line.ended.is_set()):
             raise ServerDown(f"the server {self.name} is not there now", hint=self.why_down)
         return self._client
+
+    @property
+    def abilities(self) -> ServerCapabilities | None:
+        """What it says that it can do; the log of a server of the second era reaches nobody but its own caller."""
+        found = self.client.server_capabilities
+        if found is None or not self._envelope:
+            return found
+        return found.model_copy(update={"logging": None})
 
     async def list_tools(self) -> list[Tool]:
         """All pages of the tools, as far as a server may go."""

@@ -13,6 +13,7 @@ from typing import Any
 from deskhand import clock
 from deskhand.config import Settings
 from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
+from deskhand.gate import permissions
 from deskhand.gate.actions import Action, demand_sendable
 from deskhand.gate.cards import Card
 from deskhand.gate.claims import Claims
@@ -23,7 +24,7 @@ from deskhand.gate.letters import Letter, edit_action
 from deskhand.gate.passkeys import Said
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import Answer, Claim, Signed, Word, approve, give
+from deskhand.gate.proofs import TERMS, Answer, Claim, Signed, Word, approve, give
 from deskhand.gate.question import Question
 from deskhand.gate.requests import ANSWERABLE, Request, file_name
 from deskhand.gate.undo import LastAnswer, find_last, take_back
@@ -203,16 +204,17 @@ class Answers:
         if request.state not in ("held", "approved", "sending", "sent"):
             raise Denied("you have not said yes to this one", reason="no_approval", hint="answer it first")
         card = await self._waiting.card(request_id)
-        return await self._permitting.make(request, card, terms, await self._answer("permitted", by, proof, request))
+        proven = await self._claims.prove(by, proof, _make_permitted(request, card, terms))
+        return await self._permitting.make(request, card, terms, self._policy.answer("permitted", by, proven))
 
-    async def demand_person(self, by: str, proof: Claim, word: str) -> None:
+    async def demand_person(self, by: str, proof: Claim, said: Said) -> None:
         """Refuse who proves too little to answer: what only the person may do, they may not either."""
-        proven = await self._claims.prove(by, proof, Said(word=word))
+        proven = await self._claims.prove(by, proof, said)
         self._policy.demand(proven.proof)
 
     async def permit_again(self, by: str, proof: Claim = "page") -> None:
         """Permissions that were turned off count again."""
-        await self.demand_person(by, proof, "permit again")
+        await self.demand_person(by, proof, Said(word="permit again"))
         await self._permitting.turn(by, on=True)
 
     # Whose word it is.
@@ -222,6 +224,11 @@ class Answers:
         if letter is not None:
             requests = [(name, edit_action(await self._waiting.find(name), letter).digest) for name, _ in requests]
         return Said(word=signed, about=tuple(requests))
+
+    async def make_permitted(self, request_id: str, digest: str, terms: Terms) -> Said:
+        """What a passkey has to sign for a permission: the card that it is made from, and each of its terms."""
+        request = _demand_seen(await self._waiting.find(request_id), digest)
+        return _make_permitted(request, await self._waiting.card(request_id), terms)
 
     async def _answer(
         self, word: Word, by: str, claim: Claim, *requests: Request, words: str | None = None, signed: str | None = None
@@ -313,6 +320,11 @@ class Answers:
             raise _not_what_was_seen(request)
         await self._door.follow(changed)
         return changed
+
+
+def _make_permitted(request: Request, card: Card, terms: Terms) -> Said:
+    agreed = (TERMS, permissions.agree(card, request.action, terms))
+    return Said(word="permitted", about=((request.id, request.digest), agreed))
 
 
 def _demand_seen(request: Request, digest: str | None) -> Request:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from deskhand import clock
-from deskhand.gate import history, passkeys
+from deskhand.gate import history, passkeys, permissions
 from deskhand.gate.actions import read_action
 from deskhand.gate.proofs import ANSWER_COLUMNS, Policy, WrittenAnswer
 from deskhand.store import Transaction
@@ -37,13 +37,21 @@ def check_answers(tx: Transaction, policy: Policy) -> Genuine | Forged:
             return Forged(written.request_id, why)
         if written.proof == "passkey":
             signed.append(written)
-    return _find_difference(tx, signed, policy) or Genuine(len(signed), _count_earlier(tx, policy))
+    wrong = _find_difference(tx, signed, policy) or _find_other_terms(tx, policy)
+    return wrong or Genuine(len(signed), _count_earlier(tx, policy))
 
 
 def _count_earlier(tx: Transaction, policy: Policy) -> int:
     sql = "SELECT COUNT(*) FROM answers WHERE proof IN ('password', 'passkey') AND at < ?"
     row = tx.one(sql, clock.to_ms(policy.since))
     return int(row[0]) if row else 0
+
+
+def _find_other_terms(tx: Transaction, policy: Policy) -> Forged | None:
+    for each in permissions.list_all(tx):
+        if each.proof == "passkey" and each.made >= policy.since and not policy.has_signed_terms(tx, each):
+            return Forged(each.id, f"the permission {each.id} says something else than what a passkey signed")
+    return None
 
 
 def _find_difference(tx: Transaction, signed: list[WrittenAnswer], policy: Policy) -> Forged | None:

@@ -10,7 +10,7 @@ from deskhand.store import Transaction
 
 _YES = ("held", "approved")
 _DECISIVE = (*_YES, "rejected", "undone", "edited")
-_ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken", "permitted")
+_ANSWERS = (*_DECISIVE, "responded", "snoozed", "woken", "permitted", "replied")
 
 
 def ends_with_yes(tx: Transaction, request_id: str, digest: str, since: datetime) -> bool:

@@ -8,7 +8,7 @@ record. No permission makes another one.
 
 import json
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
@@ -82,6 +82,11 @@ class Permission:
         }
         return _canonical(said)
 
+    @cached_property
+    def agreed(self) -> str:
+        """The digest of what a passkey signs of it, beside the card that it was made from."""
+        return digest_terms(self.names, self.seen, Terms(self.per_day, self.ends))
+
     def covers(self, action: Action, card: "Card") -> bool:
         """Whether it is what the person saw, but for the words, and nothing more is odd about it."""
         risk = risk_of(action, card)
@@ -104,6 +109,16 @@ def may_permit(action: Action, card: "Card") -> bool:
 def _is_to_known(action: Action, card: "Card") -> bool:
     """Whether it goes to nobody whom the person has not written to; a call of a tool goes to nobody."""
     return not isinstance(action, Mail) or all(each.known for each in card.everybody)
+
+
+def agree(card: "Card", action: Action, terms: Terms) -> str:
+    """The digest of a permission like this one, before there is one."""
+    return digest_terms(action.named(), risk_of(action, card).reasons, terms)
+
+
+def digest_terms(names: Mapping[str, Any], seen: Sequence[str], terms: Terms) -> str:
+    said = {"names": names, "seen": list(seen), "per_day": terms.per_day, "ends": clock.to_ms(terms.ends)}
+    return sha256(_canonical(said).encode()).hexdigest()
 
 
 def make(card: "Card", action: Action, terms: Terms, proof: Proof, now: datetime) -> Permission:

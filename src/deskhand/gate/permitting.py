@@ -55,7 +55,7 @@ class Permitting:
             if permissions.is_off(tx):
                 return None
             for each in permissions.find_open(tx, request.action, to_use=True):
-                if not self._policy.vouches(each) or not each.covers(request.action, card):
+                if not self._policy.vouches(tx, each) or not each.covers(request.action, card):
                     continue
                 if not permissions.use(tx, each, request, now):
                     continue
@@ -100,7 +100,7 @@ class Permitting:
         return await self._store.read(work)
 
     def _standing(self, tx: Transaction, each: Permission, now: datetime, *, off: bool) -> Standing:
-        counts = not off and each.closed is None and now < each.ends and self._policy.vouches(each)
+        counts = not off and each.closed is None and now < each.ends and self._policy.vouches(tx, each)
         return Standing(each, permissions.uses_of(tx, each.id), counts)
 
     async def is_off(self) -> bool:

@@ -21,7 +21,7 @@ from deskhand.gate.passkeys import Assertion, KeptAssertion
 from deskhand.gate.permissions import Permission
 from deskhand.gate.record import GateCall, facts_of
 from deskhand.gate.requests import LIFETIME, Proof, Request, State
-from deskhand.store import Store, Transaction
+from deskhand.store import Row, Store, Transaction
 
 Word = Literal[
     "held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted", "replied"
@@ -36,10 +36,13 @@ _WANTED: dict[LeastProof, str] = {
     "page": "answer it on the page or in the terminal",
     "passkey": "use a passkey on the page, or type your password for this one answer, there or in the terminal",
 }
+TERMS = "permission"
+"""Before the digest of a permission's terms, in what is signed."""
 _SIGNED_AS: dict[Word, tuple[str, ...]] = {
     "held": ("approved",),
     "edited": ("edited", "approved"),
     "rejected": ("rejected", "responded"),
+    "replied": ("responded",),
 }
 """What the person signed, where it is not the word that is written down: one signature may mean two answers."""
 
@@ -175,14 +178,21 @@ class Policy:
         if row[1] != request.action.digest or used.names != request.action.named():
             return False
         evidence = self.sign(request.id, f"permission {used.id}", row[1], row[2])
-        if not hmac.compare_digest(str(row[4]), evidence) or not self.vouches(used):
+        if not hmac.compare_digest(str(row[4]), evidence) or not self.vouches(tx, used):
             return False
         return self._agrees_with_record(tx, request.id, row[1], row[5])
 
-    def vouches(self, permission: Permission) -> bool:
-        """Whether a desk with this key has written it down as it is, and its proof counts here."""
+    def vouches(self, tx: Transaction, permission: Permission) -> bool:
+        """Whether a desk with this key has written it down as it is, its proof counts here, and that was signed."""
         genuine = hmac.compare_digest(permission.evidence, self.sign_terms(permission))
-        return genuine and self.counts(permission.proof)
+        if not genuine or not self.counts(permission.proof):
+            return False
+        return permission.proof != "passkey" or any(self._stands(tx, row) for row in _signed_terms(tx, permission))
+
+    def has_signed_terms(self, tx: Transaction, permission: Permission) -> bool:
+        """Whether a passkey signed just these terms at that time, whatever became of it since."""
+        found = _signed_terms(tx, permission)
+        return any(self.find_flaw(tx, WrittenAnswer(*row[:-1]), str(row[-1])) is None for row in found)
 
     def sign_terms(self, permission: Permission) -> str:
         return hmac.digest(self.key().encode(), f"permission\n{permission.terms}".encode(), "sha256").hex()
@@ -240,6 +250,18 @@ class Policy:
     def seal(self, *facts: str | int | None) -> str:
         """What nobody can make who does not know the key."""
         return hmac.digest(self.key().encode(), json.dumps(facts).encode(), "sha256").hex()
+
+
+def _signed_terms(tx: Transaction, permission: Permission) -> list[Row]:
+    """The answers that permitted it, as far as their signature is over its terms.
+
+    Before terms were signed it was over the card alone; the seal of the desk has the terms of these.
+    """
+    sql = f"SELECT {ANSWER_COLUMNS}, evidence FROM answers WHERE request_id = ? AND word = 'permitted'"
+    rows = tx.all(f"{sql} AND proof = 'passkey'", permission.request_id)
+    said = [KeptAssertion.model_validate_json(WrittenAnswer(*row[:-1]).assertion or "").said for row in rows]
+    terms = (TERMS, permission.agreed)
+    return [row for row, each in zip(rows, said, strict=True) if terms in each.about or len(each.about) == 1]
 
 
 def give(

@@ -57,7 +57,8 @@ def _lines(to: Sequence[str], cc: Sequence[str]) -> tuple[str, str]:
 
 def mailbox_of(address: str) -> str:
     """By what an address is known to be one's own: without what follows a plus, and Gmail counts no dots."""
-    local, _, domain = address.casefold().rpartition("@")
+    plain, *_ = *addresses_in(address), address
+    local, _, domain = plain.casefold().rpartition("@")
     local = local.partition("+")[0] or local
     if domain in _DOTLESS:
         return f"{local.replace('.', '')}@{_DOTLESS[0]}"

@@ -1,8 +1,10 @@
 """Documents that are XML in a ZIP archive: their parts, unpacked and read only as far as a stranger may make us."""
 
 import io
+import lzma
 import posixpath
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -12,7 +14,10 @@ from xml.parsers import expat
 MOST_UNPACKED = 100_000_000
 """Bytes that a packed document may grow to while it is read."""
 _CHUNK = 65536
-_DAMAGES = (zipfile.BadZipFile, zlib.error, NotImplementedError, KeyError, OSError, EOFError, ValueError)
+_DAMAGES = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, NotImplementedError),
+    *(LookupError, OSError, EOFError, ValueError),
+)
 
 Pieces = Iterator[str]
 Warn = Callable[[str], None]
@@ -60,7 +65,7 @@ class Archive:
                 yield from gathered.events
                 gathered.events.clear()
             gathered.parser.Parse(b"", True)
-        except expat.ExpatError as error:
+        except (expat.ExpatError, LookupError, ValueError) as error:  # the last two: an encoding that is none
             raise NoText(f"The document is damaged: {name} is no XML.") from error
         yield from gathered.events
 

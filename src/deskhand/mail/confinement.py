@@ -51,7 +51,7 @@ _BENEATH = 1
 _READ_FILES = 0b0100
 _READ_FOLDERS = 0b1000
 _OURS = str(Path(__file__).parents[2])
-_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache", "/dev/urandom")
+_SYSTEM = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/zoneinfo", "/etc/ld.so.cache")
 
 
 def limit() -> None:

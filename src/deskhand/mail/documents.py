@@ -8,7 +8,9 @@ import codecs
 import io
 import json
 import re
+import struct
 import sys
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -20,11 +22,20 @@ from deskhand.mail.charsets import decode, without_surrogates
 MOST_TEXT = 2_000_000
 MOST_PAGES = 2000
 LONGEST_HTML = 1_000_000
+LOOKED_AT = 100_000
+"""Characters by which a text is told from other bytes."""
 _OLD_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 _TEXTS = frozenset({"txt", "md", "csv", "tsv", "ics", "vcf", "json", "xml", "log", "yaml", "yml"})
+_PACKED = frozenset({"docx", "docm", "xlsx", "xlsm", "pptx", "pptm", "odt", "ods", "odp"})
 _FOLDED = frozenset({"text/calendar", "text/vcard", "ics", "vcf"})
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_BINARY = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
+_DAMAGES = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError),
+    *(RuntimeError, AssertionError, zlib.error, struct.error),
+)
+"""What a library for PDF raises where a file is not as it should be."""
 # The longer mark first: it begins as the other does.
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -49,10 +60,10 @@ def find_reader(content: bytes, kind: str, name: str, charset: str = "") -> Call
         if content.startswith(beginning):
             return reader
     ending = name.lower().rpartition(".")[2]
-    if kind == "application/pdf" or ending == "pdf":
-        return read_pdf
-    if kind == "message/rfc822" or ending == "eml":
-        return read_mail
+    kinds = {"application/pdf": read_pdf, "message/rfc822": read_mail}
+    endings = {"pdf": read_pdf, "eml": read_mail, **dict.fromkeys(_PACKED, read_packed)}
+    if found := kinds.get(kind) or endings.get(ending):
+        return found
     if kind == "text/html" or ending in ("html", "htm"):
         return partial(read_page, charset=charset)
     if _FOLDED & {kind, ending}:
@@ -65,7 +76,8 @@ def read_text(content: bytes, warn: Warn, charset: str = "") -> Pieces:
     del warn
     marked = next((label for mark, label in _MARKS.items() if content.startswith(mark)), None)
     text = content.decode(marked, "replace") if marked else decode(content, charset)
-    if "\0" in text:
+    beginning = text[:LOOKED_AT]
+    if len(_BINARY.findall(beginning)) * 20 > len(beginning):
         raise NoText("Its bytes are no text, whatever it is called.")
     yield text.replace("\r\n", "\n").replace("\r", "\n")
 
@@ -116,7 +128,7 @@ def read_pdf(content: bytes, warn: Warn) -> Pieces:
         import pypdf
     except ImportError:
         raise NoText("Reading PDF needs pypdf: pip install 'deskhand[documents]'") from None
-    damages = (pypdf.errors.PyPdfError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, OSError)
+    damages = (pypdf.errors.PyPdfError, *_DAMAGES)
     try:
         document = pypdf.PdfReader(io.BytesIO(content), strict=False)
         if document.is_encrypted and not document.decrypt(""):
@@ -167,7 +179,7 @@ def main(kind: str, name: str, charset: str) -> int:
     warnings: list[str] = []
     content = sys.stdin.buffer.read()
     reader = find_reader(content, kind, name, charset)
-    problem = None
+    problem = None if content else "It is empty."
     if reader is read_pdf:
         _prepare_pdf()
     if not confinement.shut_in() and sys.platform == "linux":
@@ -175,7 +187,7 @@ def main(kind: str, name: str, charset: str) -> int:
     room = MOST_TEXT
     is_blank = reader is not None
     try:
-        for piece in reader(content, warnings.append) if reader else ():
+        for piece in reader(content, warnings.append) if reader and content else ():
             shown = without_surrogates(_CONTROL.sub("", piece))
             sys.stdout.write(shown[:room])
             is_blank = is_blank and not shown.strip()

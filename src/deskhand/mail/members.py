@@ -3,6 +3,8 @@
 import bz2
 import gzip
 import io
+import lzma
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -10,8 +12,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 DAMAGES = (
-    *(zipfile.BadZipFile, zlib.error, tarfile.TarError, NotImplementedError, RuntimeError),
-    *(ValueError, OSError, EOFError, LookupError),
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, tarfile.TarError, struct.error, RuntimeError, MemoryError),
+    *(ValueError, OSError, EOFError, LookupError, ArithmeticError),
 )
 OPENED = ("a ZIP archive", "a tar archive", "a gzip archive", "a bzip2 archive")
 

@@ -1,9 +1,11 @@
 """Who asks for a token by OAuth: what a client calls itself, and to which addresses its codes may go.
 
-Anybody may register a client, and that opens nothing. One that the person never connected is dropped within the hour,
-and there are never more than a few of them.
+Anybody may register a client, and that opens nothing. One that the person never connected is dropped within the hour.
+A sender has a few of them at most, and where there are too many in all, whoever sent most of them loses the oldest: a
+flood keeps no other client out.
 """
 
+import ipaddress
 import json
 import re
 import secrets
@@ -22,6 +24,8 @@ UNUSED_LIFE = timedelta(hours=1)
 LIFE = timedelta(days=90)
 """How long a client is kept after its last token."""
 MOST_UNUSED = 100
+"""Of one sender."""
+MOST_IN_ALL = 1000
 MOST_REDIRECTS = 10
 LONGEST_NAME = 60
 _LONGEST_ADDRESS = 2000
@@ -56,18 +60,40 @@ def make_client(client_id: str, name: object, redirects: object) -> OAuthClient:
     return OAuthClient(client_id, _name(name, redirects[0]), tuple(redirects))
 
 
-def register(tx: Transaction, name: object, redirects: object, now: datetime) -> OAuthClient:
+def register(tx: Transaction, name: object, redirects: object, host: str, now: datetime) -> OAuthClient:
+    """Take a client that registers itself from this address of the network."""
     client = make_client(f"dhc_{secrets.token_urlsafe(18)}", name, redirects)
     oldest = (clock.to_ms(now - UNUSED_LIFE), clock.to_ms(now - LIFE))
     tx.execute("DELETE FROM oauth_clients WHERE (used IS NULL AND created <= ?) OR used <= ?", *oldest)
-    (unused,) = tx.all("SELECT count(*) FROM oauth_clients WHERE used IS NULL")[0]
-    if unused >= MOST_UNUSED:
-        raise OAuthRefusal("temporarily_unavailable", "too many clients have registered and were not connected")
+    sender = _sender(host)
+    _make_room(tx, sender)
     tx.execute(
-        "INSERT INTO oauth_clients (id, name, redirects, created) VALUES (?, ?, ?, ?)",
-        *(client.id, client.name, json.dumps(client.redirects), clock.to_ms(now)),
+        "INSERT INTO oauth_clients (id, name, redirects, created, sender) VALUES (?, ?, ?, ?, ?)",
+        *(client.id, client.name, json.dumps(client.redirects), clock.to_ms(now), sender),
     )
     return client
+
+
+def _make_room(tx: Transaction, sender: str) -> None:
+    sql = "SELECT sender, count(*) FROM oauth_clients WHERE used IS NULL GROUP BY sender"
+    unused: dict[str, int] = dict(tx.all(f"{sql} ORDER BY min(created)"))
+    if unused.get(sender, 0) >= MOST_UNUSED:
+        raise OAuthRefusal("temporarily_unavailable", "too many clients have registered and were not connected")
+    if sum(unused.values()) >= MOST_IN_ALL:
+        greediest = max(unused, key=lambda each: unused[each])
+        oldest = "SELECT id FROM oauth_clients WHERE used IS NULL AND sender = ? ORDER BY created, id LIMIT 1"
+        tx.execute(f"DELETE FROM oauth_clients WHERE id = ({oldest})", greediest)
+
+
+def _sender(host: str) -> str:
+    """Who registers, as far as an address tells: of the newer ones everybody has a whole network."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host[:100]
+    if address.version == 4:
+        return str(address)
+    return str(address.ipv4_mapped or ipaddress.ip_network((address, 64), strict=False))
 
 
 def find(tx: Transaction, client_id: str) -> OAuthClient | None:
@@ -118,6 +144,8 @@ def _is_same(address: str, registered: str) -> bool:
         return True
     given, known = _split(address), _split(registered)
     if given is None or known is None or known.scheme != "http" or not _AUTHORITY.fullmatch(given.netloc):
+        return False
+    if not _ADDRESS.fullmatch(address):  # a space or a line's end, which `urlsplit` passes over
         return False
     # Programs on this machine take whichever port is free. The rest is compared as it is written.
     return _without_port(given) == _without_port(known) and _host(known) in _LOOPBACK and "#" not in address

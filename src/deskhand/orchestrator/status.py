@@ -5,6 +5,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
@@ -19,6 +20,7 @@ from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import DeskError
 from deskhand.gate import ledger
+from deskhand.gate.idle import IdleFile
 from deskhand.gate.requests import Request
 from deskhand.notes import frontmatter
 from deskhand.notes.folders import DASHBOARD, WORKFLOW
@@ -76,10 +78,10 @@ async def facts(desk: Desk) -> Status:
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
     waiting, _ = await desk.waiting.requests(limit=SHOWN)
     waiting_total = len(await desk.waiting.ids())
-    idle = {each.path: each.why for each in await desk.door.find_idle()}
+    idle = {each.path: each.why for each in await list_idle(desk)}
 
     health = read_state(root)
-    not_triaged = health.pop("not_triaged", {})
+    health.pop("not_triaged", None)
 
     def ask(tx: Transaction) -> Status:
         return Status(
@@ -91,7 +93,7 @@ async def facts(desk: Desk) -> Status:
             idle=idle,
             errors=_troubles(tx),
             health=health,
-            not_triaged=not_triaged,
+            not_triaged=read_not_triaged(desk.settings),
         )
 
     return await desk.store.read(ask)
@@ -110,7 +112,13 @@ def read_not_triaged(settings: Settings) -> dict[str, str]:
     """Notes in Needs_Action that wait and that nobody decides about, and why."""
     if settings.own_place is None:
         return {}
-    return dict(read_state(settings.own_place).get("not_triaged", {}))
+    named = read_state(settings.own_place).get("not_triaged", {})
+    return {settings.own_path(path): why for path, why in named.items()}
+
+
+async def list_idle(desk: Desk) -> list[IdleFile]:
+    """Files in Approved/ that release nothing, and why; named by where they lie in the vault."""
+    return [replace(each, path=desk.settings.own_path(each.path)) for each in await desk.door.find_idle()]
 
 
 def _parse_state(data: bytes) -> dict[str, Any] | None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, Field
 from deskhand.app import Desk
 from deskhand.audit import masked, masked_line
 from deskhand.clock import iso
-from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, RateLimited, describe
+from deskhand.errors import AwaitsPerson, Denied, DeskError, NotFound, OutcomeUnknown, RateLimited, describe
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.actions import Action, Mail, ReplyEmail, SendEmail
 from deskhand.gate.fields import SUBJECT_LIMIT
@@ -257,11 +257,21 @@ def describe_leave(what: str, outcome: Outcome) -> CallToolResult | DeskError:
             return _say(error, _because("Error leaving the list", error))
 
 
-def describe_ended(request: Request) -> CallToolResult | DeskError:
-    """What came of a request in the end, as its call would be answered."""
-    if request.state != "sent":
-        said = f" ({request.note})" if request.note else ""
-        return Denied(f"nothing was done: it is {request.state}{said}", reason=request.state)
+def describe_ended(request: Request) -> CallToolResult:
+    """What came of a request in the end, as its call would be answered; raises where it was not done."""
+    match request.state:
+        case "sent":
+            return _describe_done(request)
+        case "unknown":
+            raise OutcomeUnknown(f"outcome unknown; {request.action.unknown}", reason="unknown")
+        case "withdrawn":
+            raise Denied("the same mail left by an approval that the person wrote by hand", reason="withdrawn")
+        case state:
+            said = f" ({request.note})" if request.note else ""
+            raise Denied(f"nothing was done: it is {state}{said}", reason=state)
+
+
+def _describe_done(request: Request) -> CallToolResult:
     mail = Sent(request.message_id or "", request.thread_id or "")
     done = Released(mail, request.left, request.digest != request.asked, request.action)
     match request.action.kind:

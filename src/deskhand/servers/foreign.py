@@ -49,7 +49,7 @@ from deskhand.servers.wire import Wire
 
 ACTOR = "guard_mcp"
 SOON = 5.0
-"""Seconds in which a server has to be there to be listed on the whole desk."""
+"""Seconds in which a server has to be there to be listed on the whole desk, and to say what it can do."""
 MOST_BEHIND = 64
 """So many calls that passed may be answered before they are on the record."""
 OWN = "the person's own program"
@@ -85,10 +85,17 @@ class ForeignDoor(DeskServer):
         self._serve_listener = self.handler_of("subscriptions/listen")
         self.answer("subscriptions/listen", SubscriptionsListenRequestParams, self._listen)
 
+    async def _serve(self, incoming: Any, outgoing: Any) -> None:
+        """Say what the server can do as soon as it says so itself."""
+        with suppress(DeskError, TimeoutError):
+            async with asyncio.timeout(SOON):
+                await self._desk.foreign.open(self._server)
+        await super()._serve(incoming, outgoing)
+
     def _find_abilities(self) -> ServerCapabilities | None:
         with suppress(DeskError):
             if (server := self._desk.foreign.find(self._server)) is not None:
-                return server.client.server_capabilities
+                return server.abilities
         return None
 
     # What the server says by itself.

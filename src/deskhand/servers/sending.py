@@ -78,9 +78,9 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
 
     async def reply_email(
         thread_id: Annotated[str, Field(description="from search_email")],
-        message_id: Annotated[str, Field(description="the mail that is answered")],
+        message_id: Annotated[str, Field(description="the one answered")],
         body: Body,
-        all: Annotated[bool, Field(description="to everybody whom that mail names")] = False,  # noqa: A002 - for the model
+        all: Annotated[bool, Field(description="to everybody in that mail")] = False,  # noqa: A002 - for the model
         cc: Cc = (),
         attachments: Files = (),
         follow_up: FollowUp = "",
@@ -104,7 +104,7 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
         to: To,
         body: Annotated[str, Field(description="your words above it")],
         cc: Cc = (),
-        as_attachment: Annotated[bool, Field(description="as one attached mail, not as text")] = False,
+        as_attachment: Annotated[bool, Field(description="as an attached mail")] = False,
         follow_up: FollowUp = "",
     ) -> ToolResult[Answer]:
         """Ask to pass a mail on with its attachments. It leaves only after the person approved exactly this."""

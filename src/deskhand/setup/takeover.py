@@ -5,8 +5,10 @@ What was there before is kept in the desk's home, secrets too, readable by its o
 
 import json
 import re
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -84,8 +86,8 @@ def carry_out(home: Path, wanted: Takeover) -> None:
     if wanted.servers:
         place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         noted = json.loads(files.content(place) or b'{"entries": {}}')
-        text = json.dumps({"file": str(wanted.file), "entries": noted["entries"] | wanted.before})
-        write_atomically(place, text.encode())
+        noted |= {"file": str(wanted.file), "entries": noted["entries"] | wanted.before}
+        write_atomically(place, json.dumps(noted).encode())
     for name, (server, secrets) in wanted.servers.items():
         writing.add(home, _own_name(name), server)
         for variable, text in secrets.items():
@@ -93,17 +95,55 @@ def carry_out(home: Path, wanted: Takeover) -> None:
     for name, words in wanted.words.items():
         planned = plan_words(wanted.client, wanted.file, name, words)
         files.rewrite(wanted.file, planned.after, planned.before)
-    if not wanted.servers:
-        for name in wanted.words:
-            writing.remove(home, _own_name(name))
-        place.unlink()
+    after = files.content(wanted.file)
+    if wanted.servers:
+        _note_bytes(place, before, after)
+        return
+    kept = json.loads(files.content(place) or b"{}")
+    if before is not None and kept.get("after") == sha256(before).hexdigest():  # nobody has touched it since
+        files.rewrite(wanted.file, b64decode(kept["before"]), after)
+    for name in wanted.words:
+        writing.remove(home, _own_name(name))
+    place.unlink()
+
+
+def _note_bytes(place: Path, before: bytes | None, after: bytes | None) -> None:
+    """Keep the file as it was, to give back every byte of it; at a second import what was there at the first."""
+    noted = json.loads(files.content(place) or b"{}")
+    if noted.get("after", sha256(before or b"").hexdigest()) == sha256(before or b"").hexdigest():
+        noted |= {"before": noted.get("before", b64encode(before or b"").decode())}
+        noted |= {"after": sha256(after or b"").hexdigest()}
+        write_atomically(place, json.dumps(noted).encode())
 
 
 def _own_name(name: str) -> str:
     return check_name(re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:LONGEST_NAME])
 
 
+_BY_CLIENT = ("envFile", "env_keys", "env_vars", "bearer_token_env_var", "env_http_headers", "headersHelper")
+"""Where an entry names what only the client itself can fill in."""
+_FILLED_IN = re.compile(r"\$\{|\{(env|file):")
+_VARIABLE = re.compile(r"\$[A-Za-z_]")
+
+
+def _find_obstacle(client: Client, given: Mapping[str, Any]) -> str | None:
+    """Why the desk cannot start the server as the client does."""
+    if given.get("disabled") is True or given.get("enabled") is False:
+        return "it is turned off"
+    if given.get("type") == "sse" or (client.url_key == "httpUrl" and "url" in given):
+        return "it speaks SSE, which the desk does not"
+    if given.get("cwd"):
+        return "it starts in a folder of its own"
+    named = [key for key in _BY_CLIENT if given.get(key)]
+    text = json.dumps(dict(given), default=str)
+    if named or _FILLED_IN.search(text) or (client.url_key == "httpUrl" and _VARIABLE.search(text)):
+        return "the client itself fills in some of its values"
+    return None
+
+
 def _read_entry(client: Client, given: Mapping[str, Any]) -> tuple[ServerEntry, dict[str, str]]:
+    if obstacle := _find_obstacle(client, given):
+        raise ValueError(obstacle)
     command, variables = started_by(given)
     try:
         if command is not None:

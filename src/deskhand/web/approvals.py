@@ -147,7 +147,7 @@ async def _listing(request: Request, *, snoozed: bool) -> dict[str, Any]:
         "filters": await _filters(desk, cards),
         "counts": counts,
         "looks": await desk.store.read(first_look.list_open),
-        "idle": await desk.door.find_idle(),
+        "idle": await status.list_idle(desk),
         "not_triaged": await to_thread.run_sync(status.read_not_triaged, desk.settings),
         "snoozed": snoozed,
         "moment": _moment(desk),

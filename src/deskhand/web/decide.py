@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.gate.passkeys import Said
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.orchestrator import deciding, first_look, pending, rules, steps, triage
 from deskhand.orchestrator.rules import Rule
@@ -155,7 +156,7 @@ def _act(done: str, act: _Doing) -> Callable[[Request, FormData], Awaitable[Resp
         following = await _find_next(desk, message_id)
         try:
             if done == "archived":
-                await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+                await desk.answers.demand_person(PERSON, claim_in(request, form), Said(word="change mails"))
             place = await act(desk, message_id, form)
         except (Denied, InvalidInput, NotFound) as failure:
             return await _show(request, failure, form)
@@ -257,7 +258,7 @@ async def _make_rule(request: Request, form: FormData) -> Response:
     given = {name: text_in(form, name) for name in ("by", *_RULE_FIELDS, "mail")}
     rule = _read_rule(given)
     try:
-        await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+        await desk.answers.demand_person(PERSON, claim_in(request, form), Said(word="change mails"))
         await asyncio.to_thread(rules.add_rule, desk.settings.home, rule)
     except Denied as failure:
         return await _show_rule(request, given, failure)

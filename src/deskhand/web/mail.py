@@ -1,7 +1,9 @@
 """Mail: search, a message, its thread, its files, and what the person does with mails. Looking changes nothing."""
 
+import json
 from collections.abc import Sequence
 from functools import partial
+from hashlib import sha256
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -14,6 +16,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.errors import Denied, InvalidInput, NotFound, TooLarge
 from deskhand.gate import ledger
+from deskhand.gate.passkeys import Said
 from deskhand.mail import FullMessage, MailSummary, mime
 from deskhand.mail.changes import Deed, Doing, find_way_back, read_change
 from deskhand.mail.mailboxes import MailView, viewing
@@ -33,6 +36,7 @@ MOST_READ = 20
 MANY = 50
 MOST_CHANGED = 1000
 PERSON = "person"
+UNDO = Said(word="undo a change of mails")
 SAID: dict[Doing, str] = {
     "read": "marked as read",
     "unread": "marked as unread",
@@ -184,7 +188,7 @@ async def _change(request: Request, form: FormData) -> Response:
     problem: Denied | None = None
     if mails and (text_in(form, "sure") or not (doubtful or len(mails) > MANY or text_in(form, "all"))):
         try:
-            await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+            await desk.answers.demand_person(PERSON, claim_in(request, form), say_change(form))
         except Denied as failure:
             problem = failure
         else:
@@ -203,6 +207,13 @@ async def _change(request: Request, form: FormData) -> Response:
     }
     every = bool(text_in(form, "all"))
     return await render(request, "change.html", title="Change mails", problem=problem, every=every, **known)
+
+
+def say_change(form: FormData) -> Said:
+    """What a passkey signs for a change: what is done, with which mails or with all that a search finds."""
+    chosen = sorted(each for each in form.getlist("mail") if isinstance(each, str))
+    what = [text_in(form, "do"), text_in(form, "label"), text_in(form, "all") and text_in(form, "q"), *chosen]
+    return Said(word="change mails", about=(("mails", sha256(json.dumps(what).encode()).hexdigest()),))
 
 
 async def _find(desk: Desk, form: FormData, query: str) -> list[MailSummary]:
@@ -238,7 +249,7 @@ async def _do(desk: Desk, change: Deed, ids: Sequence[str]) -> int:
 async def _undo(request: Request, form: FormData) -> Response:
     """Take the last change of this session back."""
     desk = desk_of(request)
-    await desk.answers.demand_person(PERSON, claim_in(request, form), "change mails")
+    await desk.answers.demand_person(PERSON, claim_in(request, form), UNDO)
     steps = _last_changes(request).pop(sessions.name_of(request.state.session), [])
     counts = [await _do(desk, change, ids) for change, ids in steps]
     if not steps:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -18,6 +19,7 @@ from starlette.routing import Route
 
 from deskhand import tokens
 from deskhand.errors import Denied, DeskError, InvalidInput, NotFound
+from deskhand.gate.passkeys import Said
 from deskhand.oauth import OAuthRefusal, clients, grants
 from deskhand.oauth.clients import OAuthClient
 from deskhand.oauth.documents import Documents, is_document
@@ -57,8 +59,8 @@ WORDS = {
     "tasks:write": "change your tasks",
     "agents:read": "read the messages of your agents",
     "agents:write": "write to your agents",
-    "guard:read": "see and use the reading tools of other servers behind your desk",
-    "guard:write": "use their other tools; what you did not permit waits for your yes",
+    "guard:read": "see the tools of other servers behind your desk, and read what these show; it calls none of them",
+    "guard:write": "call these tools; what your rules do not let pass waits for your yes",
 }
 
 
@@ -188,17 +190,33 @@ async def _answer(request: Request, form: FormData) -> Response:
         no = OAuthRefusal("access_denied", "the person said no")
         await desk.record("person", "connect_client", allowed.name, about, no, 0, result="rejected")
         return asked.refuse(no)
-    chosen = tuple(each for each in tokens.with_reading(allowed.scopes) if each in form.getlist("allow"))
+    chosen = _choose(allowed, form)
     if not chosen:
         problem = InvalidInput("Choose at least one thing that it may do, or say no.")
         return await _show(request, asked, allowed, problem=problem)
     try:
-        await desk.answers.demand_person("person", claim_in(request, form), "connect a client")
+        await desk.answers.demand_person("person", claim_in(request, form), _say(allowed._replace(scopes=chosen)))
     except Denied as refused:
         return await _show(request, asked, allowed, problem=refused)
     code = await desk.store.write(grants.allow, allowed._replace(scopes=chosen), desk.now())
     await desk.record("person", "connect_client", allowed.name, about | {"scopes": " ".join(chosen)}, None, 0)
     return asked.send_back(code=code)
+
+
+def _choose(allowed: Allowed, form: FormData) -> tuple[str, ...]:
+    return tuple(each for each in tokens.with_reading(allowed.scopes) if each in form.getlist("allow"))
+
+
+def _say(allowed: Allowed) -> Said:
+    """What a passkey signs for a client: who it is, where it is sent back to, and all that it may."""
+    return Said(word="connect a client", about=(("client", sha256(json.dumps(allowed).encode()).hexdigest()),))
+
+
+async def say_connection(request: Request, form: FormData) -> Said:
+    """What the form of the page has to be signed with."""
+    fields = [(name, str(value)) for name, value in form.multi_items() if name in _PARAMETERS]
+    allowed = (await _read_asked(request, fields)).read()
+    return _say(allowed._replace(scopes=_choose(allowed, form)))
 
 
 async def _read_asked(request: Request, fields: Sequence[tuple[str, str]]) -> Asked:
@@ -231,7 +249,9 @@ async def _show(request: Request, asked: Asked, allowed: Allowed, problem: DeskE
         host=goes_to.hostname or goes_to.scheme,
         endpoint=_title(ENDPOINTS.get(allowed.resource)),
         scopes=[(each, _describe(each)) for each in scopes],
-        fields={name: asked.given[name] for name in _PARAMETERS if name in asked.given},
+        # With the address that is shown: a client's document may name another one by the time of the answer.
+        fields={name: asked.given[name] for name in _PARAMETERS if name in asked.given}
+        | {"redirect_uri": asked.redirect},
         problem=problem,
     )
     # A browser holds the redirect after a form to the policy of the page that the form is on.
@@ -305,6 +325,8 @@ def _refuse(refusal: OAuthRefusal) -> Response:
 async def _register(request: Request) -> Response:
     """RFC 7591. What the desk does not do is answered with what it does."""
     desk = desk_of(request)
+    if _content_type(request) != "application/json":  # any page on the web could send the others
+        raise OAuthRefusal("invalid_client_metadata", "the body is application/json")
     try:
         asked = json.loads(await _read_body(request))
     except (ValueError, RecursionError) as error:
@@ -314,7 +336,8 @@ async def _register(request: Request) -> Response:
     _demand_one_of(asked, "grant_types", "authorization_code")
     _demand_one_of(asked, "response_types", "code")
     now = desk.now()
-    made = await desk.store.write(clients.register, asked.get("client_name"), asked.get("redirect_uris"), now)
+    host = request.client.host if request.client else ""
+    made = await desk.store.write(clients.register, asked.get("client_name"), asked.get("redirect_uris"), host, now)
     answer = {
         "client_id": made.id,
         "client_id_issued_at": int(now.timestamp()),
@@ -372,7 +395,8 @@ async def _revoke(request: Request) -> Response:
     client_id = await _demand_client(request, given)
     ended = await desk.store.write(grants.revoke, client_id, _demand(given, "token"))
     if ended is not None:
-        await desk.record(ended.name, "revoke_token", ended.name, {"client_id": client_id}, None, 0)
+        about = {"client_id": client_id, "reason": "the client gave it back"}
+        await desk.record("desk", "revoke_token", ended.name, about, None, 0)
     return Response(status_code=200)
 
 
@@ -391,14 +415,17 @@ def _demand(given: Mapping[str, str], name: str) -> str:
 
 
 async def _read_form(request: Request) -> dict[str, str]:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/x-www-form-urlencoded":
+    if _content_type(request) != "application/x-www-form-urlencoded":
         raise OAuthRefusal("invalid_request", "the body is application/x-www-form-urlencoded")
     try:
         text = (await _read_body(request)).decode()
         return _read_once(parse_qsl(text, strict_parsing=True, max_num_fields=20))
     except ValueError as error:
         raise OAuthRefusal("invalid_request", "the body is no form") from error
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def _read_body(request: Request) -> bytes:

@@ -14,9 +14,11 @@ from deskhand.gate import passkeys, passwords
 from deskhand.gate.claims import Claims
 from deskhand.gate.passkeys import ENROL, NewKey, Said
 from deskhand.store import Transaction
-from deskhand.web import sessions
+from deskhand.web import mail, sessions
 from deskhand.web.approvals import read_letter
 from deskhand.web.entry import effect, page
+from deskhand.web.oauth import say_connection
+from deskhand.web.permissions import read_terms
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
@@ -85,8 +87,14 @@ async def _challenge(request: Request, form: FormData) -> Response:
             said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
-        case ["", "mail", "change" | "undo"] | ["", "decide", "archive" | "rule"]:
+        case ["", "decide", "archive" | "rule"]:
             said = Said(word="change mails")
+        case ["", "mail", "change"]:
+            said = mail.say_change(form)
+        case ["", "mail", "undo"]:
+            said = mail.UNDO
+        case ["", "oauth", "authorize"]:
+            said = await say_connection(request, form)
         case ["", "passkeys", _]:
             said = MANAGE
         case _:
@@ -98,6 +106,9 @@ async def _read_answer(desk: Desk, form: FormData, verb: str, names: list[str]) 
     about = [(name, text_in(form, "digest")) for name in names]
     if verb == "batch":
         about = [(name, digest) for name, _, digest in (str(each).partition(":") for each in form.getlist("card"))]
+    if verb == "permit":
+        ((name, digest),) = about
+        return await desk.answers.make_permitted(name, digest, read_terms(form, desk))
     letter = None
     if verb == "edit":
         letter = read_letter(form)

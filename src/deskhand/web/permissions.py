@@ -74,7 +74,7 @@ async def _show(request: Request, problem: DeskError | None = None) -> Response:
 async def _permit(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     card_id = request.path_params["id"]
-    terms = _read_terms(form, desk)
+    terms = read_terms(form, desk)
     try:
         await desk.answers.permit(card_id, text_in(form, "digest"), terms, PERSON, claim_in(request, form))
     except (Denied, InvalidInput) as failure:
@@ -82,7 +82,7 @@ async def _permit(request: Request, form: FormData) -> Response:
     return RedirectResponse("/permissions?done=made", 303)
 
 
-def _read_terms(form: FormData, desk: Desk) -> Terms:
+def read_terms(form: FormData, desk: Desk) -> Terms:
     often = text_in(form, "per_day").strip()
     if not (often.isascii() and often.isdigit() and len(often) <= 4):
         problem = FieldProblem("per_day", "is no number", often[:20], f"1 to {MOST_A_DAY}")

@@ -19,6 +19,7 @@ from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
 from deskhand.notes.paths import resembled
 from deskhand.orchestrator.rules import load_rules
+from deskhand.running import find
 from deskhand.setup.checks.findings import Finding, bad, good, warning
 from deskhand.setup.clients import CLIENTS, file_of, started_by
 from deskhand.setup.connect import entry_name, find_entry
@@ -301,7 +302,8 @@ def model(desk: Desk) -> Finding:
 
 def rules(desk: Desk) -> Finding:
     """Whether the rules by which mail is sorted can be read."""
-    return good(f"{len(load_rules(desk.settings.home).rule)} rules for mail")
+    count = len(load_rules(desk.settings.home).rule)
+    return good(f"{count} rule{'' if count == 1 else 's'} for mail")
 
 
 def clients(desk: Desk) -> Finding:
@@ -317,7 +319,7 @@ def clients(desk: Desk) -> Finding:
             continue
         if entry is None:
             continue
-        if problem := _problem_of(entry, str(desk.settings.home)):
+        if problem := _problem_of(entry, str(desk.settings.home)) or _wrong_port(desk, entry):
             wrong.append(f"{client.title} {problem}")
         else:
             known.append(client.title)
@@ -336,6 +338,15 @@ def _problem_of(entry: dict[str, Any], home: str) -> str | None:
     if command and not (Path(command).is_file() and os.access(command, os.X_OK)):
         return f"starts {command}, which is not there"
     return None
+
+
+def _wrong_port(desk: Desk, entry: dict[str, Any]) -> str | None:
+    """Of a client that has an address: whether this desk is there, where it runs."""
+    here = find(desk.settings.home)
+    addresses = [value for value in entry.values() if isinstance(value, str) and value.startswith("http://127.0.0.1:")]
+    if here is None or all(value.startswith(f"{here.address}/") for value in addresses):
+        return None
+    return f"is connected to {addresses[0]}, but this desk runs on port {here.port}"
 
 
 def notify(desk: Desk) -> Finding:

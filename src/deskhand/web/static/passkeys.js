@@ -46,7 +46,8 @@
     const form = event.target;
     const { assertion, key, password } = form.elements;
     const steps = [];
-    if (assertion && !assertion.value && !password?.value) steps.push(sign);
+    const isNo = event.submitter?.formNoValidate;
+    if (assertion && !assertion.value && !password?.value && !isNo) steps.push(sign);
     if ("makesKey" in form.dataset && !key.value) steps.push(make);
     if (!steps.length) return;
     event.preventDefault();
