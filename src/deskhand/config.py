@@ -179,7 +179,9 @@ def _own_mail(address: str) -> str:
 
 
 OwnAddress = Annotated[str, AfterValidator(_own_mail)]
-_OAUTH = ("oauth_token_url", "oauth_device_url", "oauth_client_id", "oauth_client_secret", "oauth_scope")
+_OAUTH_ADDRESSES = ("oauth_auth_url", "oauth_token_url", "oauth_device_url")
+_OAUTH = ("oauth_provider", *_OAUTH_ADDRESSES, "oauth_client_id", "oauth_client_secret", "oauth_scope")
+OAuthProvider = Literal["microsoft", "fastmail", "yahoo"]
 _KINDS_OPTIONS: dict[str, frozenset[str]] = {
     "local": frozenset(),
     "gmail": frozenset({"gmail_credentials", "gmail_api_endpoint"}),
@@ -203,6 +205,8 @@ class MailAccount(BaseModel):
     imap_url: Secret | None = None
     smtp_url: Secret | None = None
     ca: Folder | None = None
+    oauth_provider: OAuthProvider | None = None
+    oauth_auth_url: Origin | None = None
     oauth_token_url: Origin | None = None
     oauth_device_url: Origin | None = None
     oauth_client_id: Text | None = None
@@ -220,8 +224,9 @@ class MailAccount(BaseModel):
             raise ValueError("an account with a signature or aliases needs its address")
         if self.kind == "imap" and self.imap_url is None:
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
-        if (self.oauth_token_url is None) != (self.oauth_client_id is None):
-            raise ValueError("oauth_token_url and oauth_client_id go together")
+        has_provider = bool(self.oauth_token_url or self.oauth_provider)
+        if has_provider != (self.oauth_client_id is not None):
+            raise ValueError("oauth_client_id goes together with oauth_token_url or oauth_provider")
         return self
 
     def __str__(self) -> str:
@@ -384,6 +389,18 @@ class Settings(BaseModel):
     )
     mail_ca: Folder | None = option(
         "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
+    )
+    oauth_provider: OAuthProvider | None = option(
+        "mail.oauth_provider",
+        "DESKHAND_OAUTH_PROVIDER",
+        "microsoft, fastmail or yahoo",
+        "Who signs an IMAP account in that takes no password; the addresses below are known for these.",
+    )
+    oauth_auth_url: Origin | None = option(
+        "mail.oauth_auth_url",
+        "DESKHAND_OAUTH_AUTH_URL",
+        "an http or https URL",
+        "Where the provider asks you in a browser.",
     )
     oauth_token_url: Origin | None = option(
         "mail.oauth_token_url",
