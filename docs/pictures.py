@@ -26,7 +26,7 @@ PLACE = Path(__file__).parent / "pictures"
 SIZES = {"wide": (1280, 900), "phone": (390, 844)}
 PAGES = ("mail", "notes", "tasks", "agents", "timeline", "checkup")
 LARGEST = 150_000
-GARDEN = Workplace(folder="/home/kim/garden", session="a session")
+GARDEN = Workplace(folder="/srv/garden", session="a session")
 CALLS = {
     "issue": ToolCall(
         server="github",
@@ -57,7 +57,7 @@ CALLS = {
         tool="Edit",
         arguments=canonical(
             {
-                "file_path": "/home/kim/garden/plan.py",
+                "file_path": "/srv/garden/plan.py",
                 "old_string": "def week(day):\n    return day.weekday()\n",
                 "new_string": "def week(day):\n    # The week begins on Sunday.\n    return (day.weekday() + 1) % 7\n",
             }
