@@ -193,6 +193,16 @@ def test_dates_are_written_as_moment_writes_them(pattern: str, written: str) -> 
     assert format_date(pattern, datetime(2026, 1, 1, 15, 4, 5, tzinfo=UTC)) == written
 
 
+@requirement("notes:daily")
+@pytest.mark.parametrize("title", ["C #1", "[x]", "'quoted", "2026-02-03", "yes", "- a", "@home"])
+async def test_a_title_in_the_properties_is_read_as_it_is_written(notes: Client, home: Home, title: str) -> None:
+    (home.vault / "T.md").write_text("---\nname: {{title}}\n---\n")
+
+    await ok(notes, "create_from_template", template="T", path=f"{title}.md", values={})
+
+    assert (await ok(notes, "read_note", path=f"{title}.md"))["frontmatter"] == {"name": title}
+
+
 @requirement("notes:joined")
 def test_links_are_read_in_every_form_that_markdown_has() -> None:
     written = """[x](a(1).md "t") [x](b.md 't') [x]( c.md ) [x](d\\\\(1\\\\).md) [x](<e (2).md> "t") [x](My%20f.md#H)

@@ -146,10 +146,11 @@ class Filler:
         return filled
 
     def _in_properties(self, found: re.Match[str]) -> str:
-        """A given value that is all of a property is quoted where YAML would misread it."""
+        """A given value or a title that is all of a property is quoted where YAML would misread it."""
         value = self._value(found[1])
         rest = found.string[found.end() :].partition("\n")[0]
-        if found[1] in self._values and found.string[: found.start()].endswith(": ") and not rest.strip():
+        is_alone = found.string[: found.start()].endswith(": ") and not rest.strip()
+        if is_alone and (found[1] in self._values or (value == self._title and _is_misread(value))):
             return frontmatter.inline(value)
         if isinstance(value, str) and len(value.splitlines()) > 1:
             raise InvalidInput(f"The value of {printable(found[1])} does not fit in one line of the properties.")
@@ -184,3 +185,11 @@ class Filler:
                 f"With these values the note's properties cannot be read: {error.message}",
                 hint=f"Give values for: {missing}." if missing else "Give plain values on one line.",
             ) from error
+
+
+def _is_misread(text: str) -> bool:
+    """Whether YAML reads something else where this text stands without quotes."""
+    try:
+        return frontmatter.parse(f"---\nx: {text}\n---\n").frontmatter != {"x": text}
+    except Unreadable:
+        return True
