@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import time
 from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
@@ -74,6 +75,17 @@ def _addresses(text: Any) -> Any:
     for name in names:
         ipaddress.ip_network(name)
     return " ".join(names)
+
+
+def _hours(text: str) -> str:
+    """From one time of the day to another, which may be on the next day."""
+    found = re.fullmatch(r"\s*(\d{1,2}:\d\d)\s*-\s*(\d{1,2}:\d\d)\s*", text)
+    if found is None:
+        raise ValueError("not the hours from one time to another")
+    begin, end = (time.fromisoformat(each.zfill(5)) for each in found.groups())
+    if begin == end:
+        raise ValueError("these hours end when they begin")
+    return f"{begin:%H:%M}-{end:%H:%M}"
 
 
 def _database_url(url: SecretStr) -> SecretStr:
@@ -140,6 +152,7 @@ Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
 OwnOrigin = Annotated[str, BeforeValidator(_lower), AfterValidator(_own_origin)]
 Addresses = Annotated[str, BeforeValidator(_addresses)]
+Hours = Annotated[str, AfterValidator(_hours)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 MailKind = Literal["local", "gmail", "imap"]
@@ -567,6 +580,20 @@ class Settings(BaseModel):
         "DESKHAND_NOTIFY",
         "Apprise URLs with blanks between",
         "Whom to tell that something waits; a message links to the page and never decides.",
+    )
+
+    quiet: Hours | None = option(
+        "inbox.quiet",
+        "DESKHAND_QUIET",
+        "hours such as 22:00-07:00",
+        "When nobody is told of anything, in the person's zone; what came meanwhile is told afterwards, at once.",
+    )
+    push_networks: Addresses = option(
+        "inbox.push_networks",
+        "DESKHAND_PUSH_NETWORKS",
+        "addresses or networks with blanks between",
+        "Where a push service of your own may be; without it only at public addresses.",
+        "",
     )
 
     @property
