@@ -77,6 +77,7 @@ NODE_PACKAGES = (
     "@modelcontextprotocol/client@2.4.0",
     "@anthropic-ai/mcpb@2.1.2",
     "axe-core@4.14.0",
+    "http_ece@1.2.1",
 )
 
 

@@ -32,6 +32,14 @@ def local(at: datetime, zone: str) -> datetime:
         return at
 
 
+def is_within(at: datetime, hours: str) -> bool:
+    """Whether a local time is within hours such as 22:00-07:00, which may go over midnight."""
+    begin, end = (time.fromisoformat(each) for each in hours.split("-"))
+    if begin < end:
+        return begin <= at.time() < end
+    return at.time() >= begin or at.time() < end
+
+
 def natural(at: datetime, now: datetime, zone: str) -> str:
     """The time as people say it in that zone: `today, 14:32`, `tomorrow, 08:00`, `Fri 20 Nov, 08:00`."""
     here = local(at, zone)

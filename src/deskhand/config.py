@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import time
 from difflib import get_close_matches
 from itertools import combinations
 from pathlib import Path
@@ -74,6 +75,17 @@ def _addresses(text: Any) -> Any:
     for name in names:
         ipaddress.ip_network(name)
     return " ".join(names)
+
+
+def _hours(text: str) -> str:
+    """From one time of the day to another, which may be on the next day."""
+    found = re.fullmatch(r"\s*(\d{1,2}:\d\d)\s*-\s*(\d{1,2}:\d\d)\s*", text)
+    if found is None:
+        raise ValueError("not the hours from one time to another")
+    begin, end = (time.fromisoformat(each.zfill(5)) for each in found.groups())
+    if begin == end:
+        raise ValueError("these hours end when they begin")
+    return f"{begin:%H:%M}-{end:%H:%M}"
 
 
 def _database_url(url: SecretStr) -> SecretStr:
@@ -140,6 +152,7 @@ Approvals = Annotated[Literal["any", "sealed"], BeforeValidator(_current_word)]
 Origin = Annotated[str, BeforeValidator(_not_blank), AfterValidator(_web_url)]
 OwnOrigin = Annotated[str, BeforeValidator(_lower), AfterValidator(_own_origin)]
 Addresses = Annotated[str, BeforeValidator(_addresses)]
+Hours = Annotated[str, AfterValidator(_hours)]
 LogLevel = Annotated[Literal["DEBUG", "INFO", "WARNING", "ERROR"], BeforeValidator(_upper)]
 Seconds = Annotated[float, Field(allow_inf_nan=False)]
 MailKind = Literal["local", "gmail", "imap"]
@@ -166,7 +179,9 @@ def _own_mail(address: str) -> str:
 
 
 OwnAddress = Annotated[str, AfterValidator(_own_mail)]
-_OAUTH = ("oauth_token_url", "oauth_device_url", "oauth_client_id", "oauth_client_secret", "oauth_scope")
+_OAUTH_ADDRESSES = ("oauth_auth_url", "oauth_token_url", "oauth_device_url")
+_OAUTH = ("oauth_provider", *_OAUTH_ADDRESSES, "oauth_client_id", "oauth_client_secret", "oauth_scope")
+OAuthProvider = Literal["microsoft", "fastmail", "yahoo"]
 _KINDS_OPTIONS: dict[str, frozenset[str]] = {
     "local": frozenset(),
     "gmail": frozenset({"gmail_credentials", "gmail_api_endpoint"}),
@@ -190,6 +205,8 @@ class MailAccount(BaseModel):
     imap_url: Secret | None = None
     smtp_url: Secret | None = None
     ca: Folder | None = None
+    oauth_provider: OAuthProvider | None = None
+    oauth_auth_url: Origin | None = None
     oauth_token_url: Origin | None = None
     oauth_device_url: Origin | None = None
     oauth_client_id: Text | None = None
@@ -207,8 +224,9 @@ class MailAccount(BaseModel):
             raise ValueError("an account with a signature or aliases needs its address")
         if self.kind == "imap" and self.imap_url is None:
             raise ValueError("an imap account needs imap_url, such as imaps://USER@HOST")
-        if (self.oauth_token_url is None) != (self.oauth_client_id is None):
-            raise ValueError("oauth_token_url and oauth_client_id go together")
+        has_provider = bool(self.oauth_token_url or self.oauth_provider)
+        if has_provider != (self.oauth_client_id is not None):
+            raise ValueError("oauth_client_id goes together with oauth_token_url or oauth_provider")
         return self
 
     def __str__(self) -> str:
@@ -371,6 +389,18 @@ class Settings(BaseModel):
     )
     mail_ca: Folder | None = option(
         "mail.ca", "DESKHAND_MAIL_CA", "a PEM file", "CA of one's own that IMAP and SMTP servers are also known by."
+    )
+    oauth_provider: OAuthProvider | None = option(
+        "mail.oauth_provider",
+        "DESKHAND_OAUTH_PROVIDER",
+        "microsoft, fastmail or yahoo",
+        "Who signs an IMAP account in that takes no password; the addresses below are known for these.",
+    )
+    oauth_auth_url: Origin | None = option(
+        "mail.oauth_auth_url",
+        "DESKHAND_OAUTH_AUTH_URL",
+        "an http or https URL",
+        "Where the provider asks you in a browser.",
     )
     oauth_token_url: Origin | None = option(
         "mail.oauth_token_url",
@@ -550,6 +580,20 @@ class Settings(BaseModel):
         "DESKHAND_NOTIFY",
         "Apprise URLs with blanks between",
         "Whom to tell that something waits; a message links to the page and never decides.",
+    )
+
+    quiet: Hours | None = option(
+        "inbox.quiet",
+        "DESKHAND_QUIET",
+        "hours such as 22:00-07:00",
+        "When nobody is told of anything, in the person's zone; what came meanwhile is told afterwards, at once.",
+    )
+    push_networks: Addresses = option(
+        "inbox.push_networks",
+        "DESKHAND_PUSH_NETWORKS",
+        "addresses or networks with blanks between",
+        "Where a push service of your own may be; without it only at public addresses.",
+        "",
     )
 
     @property

@@ -356,3 +356,14 @@ async def test_a_draft_written_between_the_persons_edit_and_their_yes_is_not_app
         with pytest.raises(Changed):
             await safe.desk.answers.approve_edited(card.id, card.digest, letter, "person", RIGHT)
         assert await safe.settle() == 0
+
+
+@requirement("phone:pairing")
+async def test_wrong_codes_for_pairing_are_counted_where_they_come_from(safe: Safe) -> None:
+    now = safe.desk.now()
+    for _ in range(passwords.TRIES):
+        await safe.desk.store.write(passwords.demand_few_codes, "10.0.0.1", now)
+        await safe.desk.store.write(passwords.count_wrong_code, "10.0.0.1", now)
+    with pytest.raises(RateLimited, match="too many wrong codes"):
+        await safe.desk.store.write(passwords.demand_few_codes, "10.0.0.1", now)
+    await safe.desk.store.write(passwords.demand_few_codes, "10.0.0.2", now)

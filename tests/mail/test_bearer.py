@@ -6,10 +6,13 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
+import httpx2
 import pytest
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope
@@ -18,7 +21,7 @@ from deskhand.clock import utc_now
 from deskhand.config import Settings, load
 from deskhand.errors import AuthRequired, BadConfig, ProviderDown, TimedOut
 from deskhand.mail.accounts import imap_account
-from deskhand.mail.bearer import keep, sign_in_by_device
+from deskhand.mail.bearer import PRESETS, keep, sign_in_by_browser, sign_in_by_device, takes_token
 from deskhand.mail.imap import ImapMailbox
 from tests.mail.dovecot import TODAY, Dovecot, Process, free_port
 from tests.mail.letters import letter, outgoing
@@ -70,7 +73,12 @@ class Provider:
         if "device_code" in form and self.pending:
             self.pending -= 1
             return 400, {"error": "authorization_pending"}
-        if "device_code" not in form and form.get("refresh_token") != self.refresh:
+        if "code" in form:
+            challenge = base64.urlsafe_b64encode(sha256(form["code_verifier"].encode()).digest()).rstrip(b"=").decode()
+            known = form["code"] == f"for {challenge}" and form["redirect_uri"].startswith("http://localhost:")
+        else:
+            known = "device_code" in form or form.get("refresh_token") == self.refresh
+        if not known:
             return 400, {"error": "invalid_grant"}
         return 200, self._give()
 
@@ -270,3 +278,56 @@ async def test_the_person_signs_in_on_another_device(place: Place) -> None:
     assert "only you can read it" in kept
     assert len(found) == 1
     assert {each.get("scope") for each in place.provider.asked if "scope" in each} == {"mail offline"}
+
+
+@requirement("accounts:oauth")
+async def test_the_person_signs_in_in_a_browser_here_or_elsewhere(place: Place) -> None:
+    for file in place.settings.home.glob("oauth-*.secret"):
+        file.unlink()
+    place.provider.status, place.provider.rotates = 200, False
+    account = imap_account(place.settings)
+    settings = place.settings.model_copy(update={"oauth_auth_url": "https://provider.example/agree"})
+    seen: list[str] = []
+
+    def agree(**changed: str) -> str:
+        """Where the browser ends after the person agreed."""
+        query = dict(parse_qsl(urlsplit(seen[-1]).query))
+        answer = {"state": query["state"], "code": f"for {query['code_challenge']}"} | changed
+        return f"{query['redirect_uri']}/?{urlencode(answer)}"
+
+    def browse(url: str) -> None:
+        seen.append(url)
+        threading.Thread(target=httpx2.get, args=(agree().replace("localhost", "127.0.0.1"),)).start()
+
+    kept = sign_in_by_browser(settings, account, browse)
+    pasted = sign_in_by_browser(settings, account, seen.append, agree)
+    mailbox = place.mailbox()
+    found = await mailbox.search("", 5)
+    await mailbox.close()
+
+    assert kept == pasted
+    assert len(found) == 1
+    assert seen[-1].startswith("https://provider.example/agree?")
+    for changed, why in (({"state": "x"}, "another sign-in"), ({"code": "y"}, "no longer accepts")):
+        with pytest.raises(AuthRequired, match=why):
+            sign_in_by_browser(settings, account, seen.append, partial(agree, **changed))
+    with pytest.raises(AuthRequired, match="not the address"):
+        sign_in_by_browser(settings, account, seen.append, lambda: "abc")
+    with pytest.raises(AuthRequired, match="access_denied"):
+        sign_in_by_browser(settings, account, seen.append, lambda: agree(error="access_denied").replace("code=", "x="))
+    with pytest.raises(BadConfig, match="browser"):
+        sign_in_by_browser(place.settings, account, seen.append)
+
+
+@requirement("accounts:oauth")
+async def test_what_is_known_of_a_provider_needs_no_address(place: Place) -> None:
+    bare = {"oauth_token_url": None, "oauth_device_url": None, "oauth_scope": None}
+    seen: list[str] = []
+    for name, known in PRESETS.items():
+        settings = place.settings.model_copy(update=bare | {"oauth_provider": name})
+        assert takes_token(settings)
+        with pytest.raises(AuthRequired, match="not the address"):
+            sign_in_by_browser(settings, imap_account(settings), seen.append, lambda: "nothing")
+        assert seen[-1].startswith(f"{known['oauth_auth_url']}?")
+        assert urlencode({"scope": known["oauth_scope"]}) in seen[-1]
+    assert not takes_token(place.settings.model_copy(update=bare))

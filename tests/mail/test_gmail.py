@@ -663,6 +663,21 @@ def test_the_person_signs_in_with_a_browser_and_the_token_is_kept_where_it_is_an
 
 
 @requirement("gmail:sign-in")
+def test_doctor_explains_why_a_sign_in_ends_after_seven_days(
+    gmail: GmailDouble, terminal: Terminal, tmp_path: Path
+) -> None:
+    code, _, complained = terminal.signs_in("--client", str(terminal.client(tmp_path)))
+    assert code == 0, complained
+    gmail.refresh_token = None
+    gmail.expire()
+
+    found = terminal.home.command("doctor", DESKHAND_MAIL="gmail")
+
+    assert "Google no longer accepts this sign-in" in found.stdout
+    assert "every seven days" in found.stdout
+
+
+@requirement("gmail:sign-in")
 def test_the_person_pastes_the_address_at_which_a_browser_elsewhere_ended(
     gmail: GmailDouble, terminal: Terminal, tmp_path: Path
 ) -> None:

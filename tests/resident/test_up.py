@@ -53,9 +53,9 @@ class Running:
     def said(self) -> str:
         return self.errors.read_text()
 
-    def command(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def command(self, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
         """From another terminal, at the same desk."""
-        plain = {"PATH": self.environment["PATH"], "DESKHAND_HOME": str(self.home)}
+        plain = {"PATH": self.environment["PATH"], "DESKHAND_HOME": str(self.home)} | variables
         command = [warm_python(), "-m", "deskhand", *arguments]
         return subprocess.run(command, env=plain, capture_output=True, text=True, timeout=60, check=False)
 
@@ -177,6 +177,21 @@ async def test_a_second_start_says_where_the_first_one_runs(demo: Running) -> No
     async with httpx2.AsyncClient(timeout=60) as http:
         used = [(await http.get(told["link"])).status_code, (await http.get(demo.told["link"])).status_code]
         assert used == [303, 303]
+
+
+@requirement("phone:pairing")
+async def test_the_terminal_shows_a_code_that_signs_a_phone_in_once(demo: Running) -> None:
+    alone = demo.command("pair")
+    assert (alone.returncode, "inbox.origin" in alone.stderr) == (3, True)
+    origin = "https://desk.example.net"
+    told = json.loads(demo.command("pair", "--json", DESKHAND_ORIGIN=origin).stdout)
+    *drawn, words, link = demo.command("pair", DESKHAND_ORIGIN=origin).stdout.splitlines()
+    assert ({len(line) for line in drawn}, set("".join(drawn))) == ({len(drawn[0])}, set("█▀▄ "))
+    assert (told["minutes"], "5 minutes" in words) == (5, True)
+    async with httpx2.AsyncClient(base_url=demo.address, timeout=60) as http:
+        for each in (told["link"], link):
+            path = each.removeprefix(origin)
+            assert [(await http.post(path)).status_code for _ in range(2)] == [303, 401]
 
 
 @requirement("demo:story")

@@ -15,8 +15,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from deskhand.abroad import is_public
 from deskhand.oauth import OAuthRefusal
-from deskhand.oauth.documents import BYTES, Documents, is_public
+from deskhand.oauth.documents import BYTES, Documents
 from tests.home import Home
 from tests.requirements import requirement
 from tests.web.person import served

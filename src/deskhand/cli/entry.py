@@ -1,4 +1,4 @@
-"""`deskhand link` and `deskhand password`: how the person gets to the page."""
+"""`deskhand link`, `deskhand pair` and `deskhand password`: how the person gets to the page."""
 
 import argparse
 import asyncio
@@ -10,18 +10,19 @@ from deskhand.errors import InvalidInput, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+    from deskhand.running import RunningDesk
 
 
 def add_to(commands: Any) -> None:
     link = command(commands, "link", _link, "a fresh link that signs one browser in to the running desk", json=True)
     flag(link, "--end-all", "end every session and open link instead")
+    command(commands, "pair", _pair, "a code that signs a phone's browser in, once, within 5 minutes", json=True)
     password = group(commands, "password", "a password for the page, beside the links")
     command(password, "set", _set, "ask for a password of at least 10 characters, or read it from stdin")
     command(password, "remove", _remove, "let links alone open the page")
 
 
 def _link(options: argparse.Namespace) -> None:
-    from deskhand import running
     from deskhand.web import sessions
 
     with opened_desk() as desk:
@@ -30,14 +31,34 @@ def _link(options: argparse.Namespace) -> None:
             _record(desk, "sign_out", {"sessions": ended})
             tell(options, {"ended": ended}, f"{ended} sessions ended, and every open link")
             return
-        found = running.find(desk.settings.home)
-        if found is None:
-            raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
+        found = _demand_running(desk)
         link = asyncio.run(sessions.link(desk, found.address))
     told = {"link": link, "address": found.address}
     if desk.settings.inbox_origin:
         told["elsewhere"] = link.replace(found.address, desk.settings.inbox_origin)
     tell(options, told, "\n".join(filter(None, [link, told.get("elsewhere")])))
+
+
+def _demand_running(desk: "Desk") -> "RunningDesk":
+    from deskhand import running
+
+    found = running.find(desk.settings.home)
+    if found is None:
+        raise Unavailable(f"no desk runs in {desk.settings.home}", hint="start it with `deskhand up`")
+    return found
+
+
+def _pair(options: argparse.Namespace) -> None:
+    from deskhand.web.pairing import pair
+
+    with opened_desk() as desk:
+        _demand_running(desk)
+        pairing = asyncio.run(pair(desk, "terminal"))
+    drawn = pairing.draw_blocks()
+    if sys.stdout.isatty():  # whatever colours the terminal has, a camera needs dark on light
+        drawn = "\n".join(f"\x1b[97;40m{line}\x1b[0m" for line in drawn.splitlines())
+    words = f"Point the phone's camera at it, within {pairing.minutes} minutes; it works once.\n{pairing.link}"
+    tell(options, {"link": pairing.link, "minutes": pairing.minutes}, f"{drawn}\n{words}")
 
 
 def _set(options: argparse.Namespace) -> None:

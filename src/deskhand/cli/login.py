@@ -20,7 +20,10 @@ def add_to(mail: Any) -> None:
     flag(gmail, "--no-browser", "print the address instead of opening a browser")
     flag(gmail, "--paste", "the browser is on another machine: paste the address at which it ends")
     imap = command(login, "imap", _imap, "keep the app password of the account that DESKHAND_IMAP_URL names")
-    oauth = command(login, "oauth", _oauth, "sign in to an IMAP account that takes no password, on any device")
+    oauth = command(login, "oauth", _oauth, "sign in to an IMAP account that takes no password")
+    flag(oauth, "--device", "on any device, by a code, where the provider has that")
+    flag(oauth, "--no-browser", "print the address instead of opening a browser")
+    flag(oauth, "--paste", "the browser is on another machine: paste the address at which it ends")
     for each in (gmail, imap, oauth):
         each.add_argument("--account", help="one of several accounts, by its name (default: the one of that kind)")
 
@@ -48,17 +51,8 @@ def _gmail(options: argparse.Namespace) -> None:
     from deskhand.mail.google_auth import installed_client, known_client, sign_in
 
     settings = _settings_of(options.account, "gmail")
-
-    def visit(url: str) -> None:
-        print(f"Open this page and agree:\n{url}", flush=True)
-        if not options.no_browser and not options.paste:
-            open_privately(settings.home, url)
-
-    def paste() -> str:
-        return ask_secret("The browser ends at a page that does not open. Paste its address here: ")
-
     client = installed_client(options.client) if options.client else known_client(settings)
-    place = sign_in(settings, client, visit, paste if options.paste else None)
+    place = sign_in(settings, client, partial(_visit, settings, options), _paste if options.paste else None)
 
     async def address() -> str:
         mailbox = GmailMailbox(settings)
@@ -69,6 +63,16 @@ def _gmail(options: argparse.Namespace) -> None:
 
     print(f"The token is kept in {place}.")
     print(f"Signed in as {anyio.run(address)}.")
+
+
+def _visit(settings: "Settings", options: argparse.Namespace, url: str) -> None:
+    print(f"Open this page and agree:\n{url}", flush=True)
+    if not options.no_browser and not options.paste:
+        open_privately(settings.home, url)
+
+
+def _paste() -> str:
+    return ask_secret("The browser ends at a page that does not open. Paste its address here: ")
 
 
 def _imap(options: argparse.Namespace) -> None:
@@ -94,12 +98,16 @@ def _imap(options: argparse.Namespace) -> None:
 def _oauth(options: argparse.Namespace) -> None:
     from deskhand.clock import utc_now
     from deskhand.mail.accounts import imap_account
-    from deskhand.mail.bearer import BearerTokens, sign_in_by_device
+    from deskhand.mail.bearer import BearerTokens, has_browser_sign_in, sign_in_by_browser, sign_in_by_device
     from deskhand.mail.imap_session import ImapSession
 
     settings = _settings_of(options.account, "imap")
     account = imap_account(settings)
-    place = sign_in_by_device(settings, account, partial(print, flush=True))
+    if options.device or not has_browser_sign_in(settings):
+        place = sign_in_by_device(settings, account, partial(print, flush=True))
+    else:
+        visit = partial(_visit, settings, options)
+        place = sign_in_by_browser(settings, account, visit, _paste if options.paste else None)
     print(f"The token is kept in {place}.")
     ImapSession(account, BearerTokens(settings, account, utc_now).access()).close()
     print(f"Signed in to {account.host}, where mail is read.")

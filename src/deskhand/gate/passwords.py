@@ -157,6 +157,18 @@ def count_wrong_link(tx: Transaction, now: datetime) -> bool:
     return True
 
 
+def demand_few_codes(tx: Transaction, place: str, now: datetime) -> None:
+    """Refuse any code for pairing from where a few wrong ones came; who guesses elsewhere keeps nobody out here."""
+    if _failures(tx, f"pairing {place}", now) >= TRIES:
+        seconds = round(WINDOW.total_seconds())
+        hint = f"wait {seconds // 60} minutes, or sign in another way"
+        raise RateLimited("too many wrong codes came from here", hint=hint, retry_after_seconds=seconds)
+
+
+def count_wrong_code(tx: Transaction, place: str, now: datetime) -> None:
+    _count(tx, f"pairing {place}", now)
+
+
 def _failures(tx: Transaction, way: str, now: datetime) -> int:
     tx.execute("DELETE FROM entry_failures WHERE at <= ?", clock.to_ms(now - DAY))
     since = clock.to_ms(now - WINDOW)

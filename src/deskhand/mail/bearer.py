@@ -15,12 +15,34 @@ from deskhand.config import Settings
 from deskhand.errors import AuthRequired, BadConfig, ProviderDown, TimedOut, printable
 from deskhand.mail import credentials
 from deskhand.mail.accounts import Account, Bearer
+from deskhand.mail.consent import Consent
 
 LOGIN = "deskhand mail login oauth"
 EARLY = timedelta(seconds=60)
 """A token that ends so soon is renewed first."""
 SHORTEST = timedelta(seconds=300)
 """How long a token is taken to live where nobody says it."""
+_MICROSOFT = "https://login.microsoftonline.com/common/oauth2/v2.0"
+_OUTLOOK = "https://outlook.office.com"
+PRESETS: dict[str, dict[str, str]] = {
+    "microsoft": {
+        "oauth_auth_url": f"{_MICROSOFT}/authorize",
+        "oauth_token_url": f"{_MICROSOFT}/token",
+        "oauth_device_url": f"{_MICROSOFT}/devicecode",
+        "oauth_scope": f"offline_access {_OUTLOOK}/IMAP.AccessAsUser.All {_OUTLOOK}/SMTP.Send",
+    },
+    "fastmail": {
+        "oauth_auth_url": "https://api.fastmail.com/oauth/authorize",
+        "oauth_token_url": "https://api.fastmail.com/oauth/refresh",
+        "oauth_scope": "https://www.fastmail.com/dev/protocol-imap https://www.fastmail.com/dev/protocol-smtp",
+    },
+    "yahoo": {
+        "oauth_auth_url": "https://api.login.yahoo.com/oauth2/request_auth",
+        "oauth_token_url": "https://api.login.yahoo.com/oauth2/get_token",
+        "oauth_scope": "mail-w",
+    },
+}
+"""What each provider says of itself; what is configured counts before it."""
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _LONGEST_WAIT = 900
 
@@ -75,9 +97,10 @@ def sign_in_by_device(
     settings: Settings, account: Account, say: Callable[[str], None], sleep: Callable[[float], None] = time.sleep
 ) -> str:
     """Let the person agree on any device (RFC 8628); where the token is kept."""
-    if settings.oauth_device_url is None:
+    device_url = _known(settings, "oauth_device_url")
+    if not device_url:
         raise BadConfig("no device sign-in is configured", hint="set oauth_device_url to the provider's address for it")
-    begun = _post(settings.oauth_device_url, _client(settings) | {"scope": settings.oauth_scope or ""})
+    begun = _post(device_url, _client(settings) | {"scope": _known(settings, "oauth_scope")})
     page = begun.get("verification_uri") or begun.get("verification_url")
     if "device_code" not in begun or not page:
         raise ProviderDown(f"the sign-in did not begin: {_reason(begun)}")
@@ -99,6 +122,36 @@ def sign_in_by_device(
             case _:
                 raise AuthRequired(f"the provider said no: {_reason(answer)}", hint=f"run `{LOGIN}` again")
     raise TimedOut("nobody agreed in time", hint=f"run `{LOGIN}` again")
+
+
+def sign_in_by_browser(
+    settings: Settings, account: Account, visit: Callable[[str], None], paste: Callable[[], str] | None = None
+) -> str:
+    """Let the person agree in a browser; where the token is kept."""
+    auth_url = _known(settings, "oauth_auth_url")
+    if not auth_url:
+        raise BadConfig("no sign-in in a browser is configured", hint="set oauth_auth_url, or oauth_provider")
+    query = {"client_id": _client(settings)["client_id"], "scope": _known(settings, "oauth_scope")}
+    agreed = Consent(auth_url, query | {"prompt": "consent"}, LOGIN, host="localhost").ask(visit, paste)
+    answer = _ask(settings, grant_type="authorization_code", **agreed.form)
+    if not answer.get("refresh_token"):
+        raise AuthRequired("the provider gave no lasting token", hint="ask for offline access in oauth_scope")
+    return keep(settings.home, account, str(answer["refresh_token"]))
+
+
+def takes_token(settings: Settings) -> bool:
+    """Whether the account is signed in by a token in a password's place."""
+    return bool(_known(settings, "oauth_token_url"))
+
+
+def has_browser_sign_in(settings: Settings) -> bool:
+    return bool(_known(settings, "oauth_auth_url"))
+
+
+def _known(settings: Settings, name: str) -> str:
+    """What is configured, else what is known of the provider; empty where nobody says it."""
+    preset = PRESETS.get(settings.oauth_provider or "", {})
+    return getattr(settings, name) or preset.get(name, "")
 
 
 def keep(home: Path, account: Account, refresh: str) -> str:
@@ -123,9 +176,11 @@ def _ask(settings: Settings, **form: str) -> dict[str, Any]:
 
 
 def _token_url(settings: Settings) -> str:
-    if settings.oauth_token_url is None:
-        raise BadConfig("no OAuth account is configured", hint="set oauth_token_url and oauth_client_id")
-    return settings.oauth_token_url
+    found = _known(settings, "oauth_token_url")
+    if not found:
+        hint = "set oauth_provider, or oauth_token_url, and oauth_client_id"
+        raise BadConfig("no OAuth account is configured", hint=hint)
+    return found
 
 
 def _client(settings: Settings) -> dict[str, str]:

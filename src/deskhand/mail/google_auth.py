@@ -1,29 +1,27 @@
 """Signing in to Google: the authorized-user JSON, its renewal, and the first consent in a browser."""
 
-import base64
 import json
-import secrets
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from hashlib import sha256
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
 
 import anyio
 import httpx2
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from deskhand.config import Settings
-from deskhand.errors import AuthRequired, BadConfig, ProviderDown, TimedOut
+from deskhand.errors import AuthRequired, BadConfig, ProviderDown
 from deskhand.mail import credentials
+from deskhand.mail.consent import Consent
 
 SCOPE = "https://www.googleapis.com/auth/gmail.modify"
 LOGIN = "deskhand mail login gmail"
-CONSENT_SECONDS = 300
+SEVEN_DAYS = (
+    "If this comes back every seven days, your project at Google is still in testing, where a sign-in lasts no longer:"
+    " publish it in Google's console (Audience, Publish app; nobody has to verify it for your own use), then sign in"
+)
 _NAME = "gmail"
 
 
@@ -138,32 +136,6 @@ def _sign_in_again(message: str, **details: Any) -> AuthRequired:
     return AuthRequired(message, hint=f"run `{LOGIN}`", **details)
 
 
-@dataclass(frozen=True, slots=True)
-class Consent:
-    """One sign-in under way: where the browser goes, and what proves that the answer belongs to it (PKCE)."""
-
-    client: InstalledClient
-    redirect: str
-    state: str
-    verifier: str
-
-    @property
-    def url(self) -> str:
-        challenge = base64.urlsafe_b64encode(sha256(self.verifier.encode()).digest()).rstrip(b"=").decode()
-        query = {
-            "response_type": "code",
-            "client_id": self.client.client_id,
-            "redirect_uri": self.redirect,
-            "scope": SCOPE,
-            "state": self.state,
-            "code_challenge": challenge,
-            "code_challenge_method": "S256",
-            "access_type": "offline",
-            "prompt": "consent",  # without it a second sign-in brings no refresh token
-        }
-        return f"{self.client.auth_uri}?{urlencode(query)}"
-
-
 def installed_client(file: Path) -> InstalledClient:
     try:
         return InstalledClient.model_validate(json.loads(file.read_text(encoding="utf-8"))["installed"])
@@ -188,17 +160,11 @@ def known_client(settings: Settings) -> InstalledClient:
 def sign_in(
     settings: Settings, client: InstalledClient, visit: Callable[[str], None], paste: Callable[[], str] | None = None
 ) -> str:
-    """Let the person consent in a browser that `visit` sends to the URL; where the token is kept.
-
-    Where the browser runs on another machine it cannot come back; `paste` gives the address at which it ended.
-    """
-    with _Landing(("127.0.0.1", 0), _Page) as landing:
-        redirect = f"http://127.0.0.1:{landing.server_port}"
-        consent = Consent(client, redirect, secrets.token_urlsafe(24), secrets.token_urlsafe(64))
-        visit(consent.url)
-        code = _read_code(_parse_answer(paste()) if paste else _wait_for_answer(landing), consent)
-    proof = {"client_id": client.client_id, "client_secret": client.client_secret, "code": code}
-    proof |= {"code_verifier": consent.verifier, "redirect_uri": redirect}
+    """Let the person consent in a browser; where the token is kept."""
+    # Without "consent" a second sign-in brings no refresh token.
+    query = {"client_id": client.client_id, "scope": SCOPE, "access_type": "offline", "prompt": "consent"}
+    agreed = Consent(client.auth_uri, query, LOGIN).ask(visit, paste)
+    proof = {"client_id": client.client_id, "client_secret": client.client_secret, **agreed.form}
 
     async def exchange() -> dict[str, Any]:
         async with httpx2.AsyncClient(timeout=30) as http:
@@ -211,57 +177,3 @@ def sign_in(
         raise AuthRequired("Google gave no lasting token", hint=f"remove the desk's access there, then `{LOGIN}`")
     user = AuthorizedUser.model_validate(client.model_dump() | {"refresh_token": answer["refresh_token"]})
     return _save(settings, user)
-
-
-class _Landing(HTTPServer):
-    """Where the browser comes back to."""
-
-    timeout = CONSENT_SECONDS
-    answer: dict[str, str] | None = None
-
-    def handle_timeout(self) -> None:
-        raise TimedOut(f"nobody consented within {CONSENT_SECONDS} seconds", hint=f"run `{LOGIN}` again")
-
-
-class _Page(BaseHTTPRequestHandler):
-    server: _Landing
-    timeout = 5  # browsers open connections that they never use
-
-    def do_GET(self) -> None:
-        answer = {key: values[0] for key, values in parse_qs(urlsplit(self.path).query).items()}
-        if "state" not in answer:  # a favicon is asked for as well
-            self.send_error(404)
-            return
-        self.server.answer = answer
-        self.send_response(200)
-        self.send_header("Content-Type", "text/plain; charset=utf-8")
-        self.end_headers()
-        self.wfile.write(b"Deskhand has the answer. You can close this page.\n")
-
-    def log_message(self, *_: object) -> None:
-        """Log nothing: the request line holds the code."""
-
-
-def _wait_for_answer(landing: _Landing) -> dict[str, str]:
-    while landing.answer is None:
-        landing.handle_request()
-    return landing.answer
-
-
-def _parse_answer(address: str) -> dict[str, str]:
-    answer = {key: values[0] for key, values in parse_qs(urlsplit(address.strip()).query).items()}
-    if "state" not in answer:
-        raise AuthRequired(
-            "that is not the address at which the browser ended",
-            hint=f"run `{LOGIN} --paste` again, and copy all of it, from http://127.0.0.1 to its end",
-        )
-    return answer
-
-
-def _read_code(answer: dict[str, str], consent: Consent) -> str:
-    if not secrets.compare_digest(answer["state"].encode(), consent.state.encode()):
-        raise AuthRequired("the answer in the browser belongs to another sign-in", hint=f"run `{LOGIN}` again")
-    if "code" not in answer:
-        why = answer.get("error", "without a reason")
-        raise AuthRequired(f"Google said no: {why}", hint=f"run `{LOGIN}` again")
-    return answer["code"]

@@ -39,7 +39,7 @@ from deskhand.mail import (
 )
 from deskhand.mail.accounts import Account, imap_account, own_address, password, smtp_account
 from deskhand.mail.addresses import people
-from deskhand.mail.bearer import BearerTokens
+from deskhand.mail.bearer import BearerTokens, takes_token
 from deskhand.mail.changes import Deed
 from deskhand.mail.imap_query import ImapSearch
 from deskhand.mail.imap_session import ROLES, Copy, ImapSession, header
@@ -58,7 +58,7 @@ class ImapMailbox:
         self._now = now
         self._account = imap_account(settings)
         self._tokens: BearerTokens | None = None
-        if settings.oauth_token_url is not None:
+        if takes_token(settings):
             self._tokens = BearerTokens(settings, self._account, now)
         self._permits = settings.home / "permits"
         self._session: ImapSession | None = None

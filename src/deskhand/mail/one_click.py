@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from deskhand.abroad import is_public
 from deskhand.errors import OutcomeUnknown, SendFailed
-from deskhand.oauth.documents import is_public
 
 SECONDS = 20
 _PLACE = re.compile(r"https://([a-z0-9.-]+|\[[0-9a-f:.]+\])(?::([0-9]{1,5}))?([/?][!-~]*)?", re.IGNORECASE)

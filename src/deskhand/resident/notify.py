@@ -6,17 +6,21 @@ passes through other people's servers and stays there.
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from deskhand import clock
 from deskhand.app import Desk
 from deskhand.errors import DeskError
-from deskhand.setup.messenger import Send, messenger
+from deskhand.setup.messenger import messenger
 from deskhand.store import Bell
 
 log = logging.getLogger("deskhand.notify")
 PART = "notifications"
+LONGEST_PAUSE = 3600.0
+"""Seconds after which somebody is tried again who could not be reached many times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,54 +48,112 @@ class Known(NamedTuple):
         return Known(self.waiting & told.waiting, self.down & told.down)
 
 
+Deliver = Callable[[Known], Awaitable[bool]]
+"""Tells one receiver; whether it came through."""
+Receivers = Callable[[], Awaitable[Mapping[str, Deliver]]]
+
+
+@dataclass(slots=True)
+class ReceiverState:
+    """What one receiver knows, and how long it is left alone after failures."""
+
+    told: Known = field(default_factory=Known)
+    failures: int = 0
+    resumes: float = 0.0
+
+    def note(self, found: Known, pace: Pace, *, sent: bool) -> None:
+        if sent:
+            self.told = found
+            self.failures = 0
+            return
+        pause = min(pace.quiet * 2**self.failures, LONGEST_PAUSE)
+        self.failures = min(self.failures + 1, 30)
+        self.resumes = asyncio.get_running_loop().time() + pause
+
+
 async def run(desk: Desk, address: str, pace: Pace | None = None) -> None:
-    """Until it is cancelled: one message for what came in since the last one."""
-    pace, page = pace or Pace(), _page(address)
+    """Until it is cancelled: one message for what came in since the last one, to what `inbox.notify` names."""
+    page = _page(address)
     # Apprise reads a hundred modules at its first use.
     send = await asyncio.to_thread(messenger, desk.settings.notify)
-    told = Known()
-    with desk.store.bell("deskhand", None) as bell:
-        while True:
-            told = await _round(desk, send, page, told, pace)
-            await _wait_for_bell(desk, bell, pace)
+
+    async def deliver(found: Known) -> bool:
+        return await send(*_message(found, page))
+
+    async def list_receivers() -> Mapping[str, Deliver]:
+        return {"inbox.notify": deliver}
+
+    await tell_all(desk, PART, list_receivers, pace or Pace())
 
 
-async def _wait_for_bell(desk: Desk, bell: Bell, pace: Pace) -> None:
+async def tell_all(desk: Desk, part: str, list_receivers: Receivers, pace: Pace) -> None:
+    """Tell each receiver once of what is new to it, until cancelled; while there is none nobody looks."""
+    known: dict[str, ReceiverState] = {}
+    found = Known()
+    while True:
+        with desk.store.bell("deskhand", None) as bell:
+            while receivers := await list_receivers():
+                known = {name: known.get(name) or ReceiverState() for name in receivers}
+                found = await _look(desk, part, found)
+                if _find_late(found, known) and not _is_quiet(desk):
+                    await asyncio.sleep(pace.gather)
+                    found = await _look(desk, part, found)
+                    await _tell_late(found, receivers, known, pace)
+                await _wait_for_bell(desk, part, bell, pace)
+        known = {}
+        desk.parts.works(part)
+        await asyncio.sleep(pace.rest)
+
+
+async def _wait_for_bell(desk: Desk, part: str, bell: Bell, pace: Pace) -> None:
     """Until something may have come in. A file that was put into the vault by hand rings no bell."""
     left = pace.rest
     try:
         while left > 0 and not await asyncio.to_thread(bell.wait, min(pace.glance, left)):
             left -= pace.glance
     except DeskError as error:
-        desk.parts.fail(PART, error)
+        desk.parts.fail(part, error)
         await asyncio.sleep(pace.rest)
 
 
-async def _round(desk: Desk, send: Send, page: str, told: Known, pace: Pace) -> Known:
-    """What the person knows of after this round; what woke up again is news again."""
-    found = await _look(desk, told)
-    if not found.is_told(told):
-        await asyncio.sleep(pace.gather)
-        found = await _look(desk, told)
-    if found.is_told(told):
-        return found.within(told)
-    sent = await send(*_message(found, page))
-    if not sent:
+async def _tell_late(
+    found: Known, receivers: Mapping[str, Deliver], known: Mapping[str, ReceiverState], pace: Pace
+) -> None:
+    late = _find_late(found, known)
+    if not late:
+        return
+    outcomes = await asyncio.gather(*(receivers[name](found) for name in late))
+    for name, sent in zip(late, outcomes, strict=True):
+        known[name].note(found, pace, sent=sent)
+    if not all(outcomes):
         log.warning("not_notified", extra={"waiting": len(found.waiting), "down": sorted(found.down)})
     await asyncio.sleep(pace.quiet)
-    return found if sent else told
 
 
-async def _look(desk: Desk, told: Known) -> Known:
-    # Not raised: what the person was told of would be forgotten, and told again.
-    waiting = told.waiting
+def _find_late(found: Known, known: Mapping[str, ReceiverState]) -> list[str]:
+    """Who has to be told now. The others forget what is over: when it wakes up again it is news again."""
+    now = asyncio.get_running_loop().time()
+    late = [name for name, each in known.items() if not found.is_told(each.told)]
+    for name in known.keys() - set(late):
+        known[name].told = found.within(known[name].told)
+    return [name for name in late if known[name].resumes <= now]
+
+
+def _is_quiet(desk: Desk) -> bool:
+    hours = desk.settings.quiet
+    return hours is not None and clock.is_within(clock.local(desk.now(), desk.settings.timezone), hours)
+
+
+async def _look(desk: Desk, part: str, before: Known) -> Known:
+    # Not raised: what each was told of would be forgotten, and told again.
+    waiting = before.waiting
     try:
         waiting = await desk.waiting.ids()
     except DeskError as error:
-        desk.parts.fail(PART, error)
+        desk.parts.fail(part, error)
     else:
-        desk.parts.works(PART)
-    return Known(waiting, frozenset(part.name for part in desk.parts.down))
+        desk.parts.works(part)
+    return Known(waiting, frozenset(each.name for each in desk.parts.down))
 
 
 def _message(found: Known, page: str) -> tuple[str, str]:

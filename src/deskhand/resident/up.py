@@ -24,6 +24,7 @@ from deskhand.errors import BadConfig, DeskError
 from deskhand.listen import http_config
 from deskhand.orchestrator.loop import TICK, Orchestrator
 from deskhand.parts import DownPart, Parts, describe_failure
+from deskhand.resident import notify, push
 from deskhand.resident.demo import Arrivals
 from deskhand.resident.doors import open_doors
 from deskhand.resident.joining import JoiningDoor
@@ -149,9 +150,8 @@ def _parts(desk: Desk, joining: JoiningDoor, arrivals: Arrivals | None, address:
         yield Part("approvals", partial(_release, desk))
     yield Part("guard", desk.foreign.run)
     if desk.settings.notify is not None:
-        from deskhand.resident import notify
-
         yield Part(notify.PART, partial(notify.run, desk, desk.settings.inbox_origin or address))
+    yield Part(push.PART, partial(push.run, desk))
     if desk.settings.agents_mailman:
         yield Part("mailman", partial(_tell_agents, desk))
     yield Part("sweeper", partial(_sweep, desk))

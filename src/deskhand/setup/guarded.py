@@ -37,8 +37,8 @@ PATIENCE = 60.0
 _TOOLS = {"setfacl": "acl", "setpriv": "util-linux", "tar": "tar", "useradd": "passwd"}
 _PASSING = ("./cache", "./running.json", "./desk.sock", "./token")
 """Never moved: what can be made again, or holds for a moment."""
-_KNOWN = ("./proof.key", "./password.sealed")
-"""Not moved into the guarded home: the account may know the key by which the desk knows its own answers again."""
+_KNOWN = ("./proof.key", "./push.key", "./password.sealed")
+"""Not moved into the guarded home: the account may know by which keys the desk is known, also to itself."""
 _LEAD_AWAY = (
     "gmail_api_endpoint",
     "imap_url",
@@ -47,6 +47,7 @@ _LEAD_AWAY = (
     "model_base_url",
     "fastapi_base_url",
     "notify",
+    "push_networks",
     "database_url",
 )
 _FILES = ("gmail_credentials", "mail_ca")

@@ -87,6 +87,8 @@ def entry_routes() -> list[Route]:
         Route("/enter/passkey", _enter_by_passkey, methods=["POST"]),
         Route("/enter/code", _enter_by_code, methods=["POST"]),
         Route("/enter/{link}", _enter_by_link, methods=["GET"]),
+        Route("/pair/{link}", _show_pairing, methods=["GET"]),
+        Route("/pair/{link}", _pair, methods=["POST"]),
         effect("/leave", _leave),
     ]
 
@@ -161,12 +163,12 @@ def _place_cookie(request: Request) -> str:
     return f"{cookie_name(request)}-place"
 
 
-def _place_before(request: Request) -> str:
+def _place_before(request: Request, otherwise: str) -> str:
     """The page that the person asked for before signing in. Another port of this machine can write this cookie, too."""
     place = unquote(request.cookies.get(_place_cookie(request), ""))
     if re.fullmatch(r"/(?![/\\])[!-~]*", place):
         return place
-    return "/"
+    return otherwise
 
 
 async def _sign_in(request: Request) -> Response:
@@ -201,6 +203,30 @@ async def _enter_by_link(request: Request) -> Response:
         return await _let_in(request, session, "link")
     await _record_failure(request, "link", AuthRequired("the link was used before, is too old, or never was one"))
     return await _show_sign_in(request, "link")
+
+
+async def _show_pairing(request: Request) -> Response:
+    """Only a button: a camera that looks ahead must not use the code up."""
+    return await render(request, "pair.html", title="Pair this device")
+
+
+async def _pair(request: Request) -> Response:
+    desk = desk_of(request)
+    demand_own_origin(request)
+    given = {"link": request.path_params["link"], "browser": _browser(request), "place": _came_from(request)}
+
+    def redeem(tx: Transaction) -> Session | None:
+        passwords.demand_few_codes(tx, given["place"], desk.now())
+        session = sessions.redeem(tx, now=desk.now(), way="pairing", **given)
+        if session is None:
+            passwords.count_wrong_code(tx, given["place"], desk.now())
+        return session
+
+    session = await desk.store.write(redeem)
+    if session is not None:
+        return await _let_in(request, session, "pairing")
+    await _record_failure(request, "pairing", AuthRequired("the code was used before, is too old, or never was one"))
+    return await _show_sign_in(request, "pairing")
 
 
 async def _enter_by_password(request: Request) -> Response:
@@ -274,9 +300,9 @@ async def _let_in(request: Request, session: Session, way: Way) -> Response:
     """Sign the browser in with a key that nobody knew before; the session that it came with ends."""
     desk = desk_of(request)
     if before := request.cookies.get(cookie_name(request)):
-        await desk.store.write(partial(sessions.end, key=before))
+        await desk.store.write(sessions.replace, before, session)
     await _record(request, way, None)
-    place = _place_before(request)
+    place = _place_before(request, "/phone" if way == "pairing" else "/")
     answer: Response = RedirectResponse(place, 303)
     if request.headers.get("sec-fetch-site") == "cross-site":
         # A browser that came by a link elsewhere withholds the new cookie from the redirect, but not from our own page.

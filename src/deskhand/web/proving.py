@@ -3,9 +3,10 @@
 from starlette.datastructures import FormData
 from starlette.requests import Request
 
+from deskhand.errors import Denied
 from deskhand.gate.proofs import Claim, Signed, Typed
 from deskhand.web import sessions
-from deskhand.web.request import text_in
+from deskhand.web.request import desk_of, text_in
 from deskhand.web.sessions import Session
 from deskhand.web.signing import demand_assertion, signing_origin
 
@@ -16,11 +17,14 @@ def claim_in(request: Request, form: FormData) -> Claim:
         return Typed(password, _source(session))
     if given := text_in(form, "assertion"):
         return Signed(demand_assertion(given), signing_origin(request), sessions.name_of(session))
+    if session.way == "pairing" and desk_of(request).settings.is_guarded:
+        hint = "sign in there with a passkey or the password"
+        raise Denied("a device that was paired may look, and not answer", reason="proof", hint=hint)
     return "page"
 
 
 def _source(session: Session) -> str:
     """Who guesses together. A program on the account could ask for links: a new one brings no new guesses."""
-    if session.way == "link":
+    if session.way in ("link", "pairing"):
         return "sessions that began by a link"
     return sessions.name_of(session)

@@ -12,12 +12,15 @@ from deskhand import clock
 from deskhand.app import Desk
 from deskhand.gate import passwords
 from deskhand.store import Transaction
+from deskhand.web import subscriptions
 
 LINK_LIFE = timedelta(minutes=15)
 IDLE = timedelta(hours=12)
 LIFE = timedelta(days=14)
-Way = Literal["link", "password", "passkey", "code"]
+Way = Literal["link", "pairing", "password", "passkey", "code"]
 """How somebody signs in."""
+LinkWay = Literal["link", "pairing"]
+LINK_LIVES: dict[LinkWay, timedelta] = {"link": LINK_LIFE, "pairing": timedelta(minutes=5)}
 
 
 # The first that is found in what a browser says of itself: each also names those that it descends from.
@@ -63,12 +66,16 @@ class SignedIn:
 
     @property
     def device(self) -> str:
-        """The browser and the system, in the words of a person; what it says of itself, where we know neither."""
-        program = next((name for sign, name in _PROGRAMS.items() if sign in self.browser), None)
-        system = next((name for sign, name in _SYSTEMS.items() if sign in self.browser), None)
-        if program and system:
-            return f"{program} on {system}"
-        return program or self.browser or "unnamed"
+        return describe_device(self.browser)
+
+
+def describe_device(browser: str) -> str:
+    """The browser and the system, in the words of a person; what it says of itself, where we know neither."""
+    program = next((name for sign, name in _PROGRAMS.items() if sign in browser), None)
+    system = next((name for sign, name in _SYSTEMS.items() if sign in browser), None)
+    if program and system:
+        return f"{program} on {system}"
+    return program or browser or "unnamed"
 
 
 async def link(desk: Desk, address: str) -> str:
@@ -77,19 +84,23 @@ async def link(desk: Desk, address: str) -> str:
     return f"{address}/enter/{key}"
 
 
-def invite(tx: Transaction, now: datetime) -> str:
+def invite(tx: Transaction, now: datetime, way: LinkWay = "link") -> str:
     """The secret of a link that lets one browser in, once, within the next minutes."""
     key = secrets.token_urlsafe(24)
+    ends = clock.to_ms(now + LINK_LIVES[way])
     tx.execute("DELETE FROM entry_links WHERE expires <= ?", clock.to_ms(now))
-    tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest(key), clock.to_ms(now + LINK_LIFE))
+    tx.execute("INSERT INTO entry_links (digest, expires) VALUES (?, ?)", _digest_link(key, way), ends)
     return key
 
 
-def redeem(tx: Transaction, link: str, browser: str, now: datetime, place: str = "") -> Session | None:
+def redeem(
+    tx: Transaction, link: str, browser: str, now: datetime, place: str = "", way: LinkWay = "link"
+) -> Session | None:
     """A session for whoever comes first with the link."""
-    if not tx.execute("DELETE FROM entry_links WHERE digest = ? AND expires > ?", _digest(link), clock.to_ms(now)):
+    sql = "DELETE FROM entry_links WHERE digest = ? AND expires > ?"
+    if not tx.execute(sql, _digest_link(link, way), clock.to_ms(now)):
         return None
-    return begin(tx, browser, now, "link", place)
+    return begin(tx, browser, now, way, place)
 
 
 def begin(tx: Transaction, browser: str, now: datetime, way: Way, place: str = "") -> Session:
@@ -120,7 +131,13 @@ def touch(tx: Transaction, session: Session, now: datetime) -> None:
 
 
 def end(tx: Transaction, key: str) -> None:
-    tx.execute("DELETE FROM sessions WHERE digest = ?", _digest(key))
+    end_named(tx, _digest(key))
+
+
+def replace(tx: Transaction, before: str, session: Session) -> None:
+    """End the session that a browser came with: it has another one now."""
+    subscriptions.hand_over(tx, _digest(before), _digest(session.key))
+    end(tx, before)
 
 
 def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
@@ -139,16 +156,20 @@ def signed_in(tx: Transaction, own: Session, now: datetime) -> list[SignedIn]:
 
 
 def end_named(tx: Transaction, name: str) -> None:
+    """End a session; what is pushed to its browser ends with it."""
+    subscriptions.end_with(tx, name)
     tx.execute("DELETE FROM sessions WHERE digest = ?", name)
 
 
 def end_others(tx: Transaction, own: Session) -> int:
+    subscriptions.end_without(tx, _digest(own.key))
     return tx.execute("DELETE FROM sessions WHERE digest <> ?", _digest(own.key))
 
 
 def end_all(tx: Transaction) -> int:
     """End every session, and let no link that is still open begin another; how many sessions ended."""
     tx.execute("DELETE FROM entry_links")
+    subscriptions.end_all(tx)
     return tx.execute("DELETE FROM sessions")
 
 
@@ -162,6 +183,13 @@ def keep_password(tx: Transaction, kept: str) -> int:
 def name_of(session: Session) -> str:
     """What names a session and opens nothing."""
     return _digest(session.key)
+
+
+def _digest_link(key: str, way: LinkWay) -> str:
+    """By which a link is known again: one for pairing opens no other door."""
+    if way == "pairing":
+        return _digest(f"pairing {key}")
+    return _digest(key)
 
 
 def _digest(secret: str) -> str:

@@ -31,6 +31,7 @@ from deskhand.web import (
     oauth,
     passkeys,
     permissions,
+    phone,
     tasks,
     timeline,
 )
@@ -56,6 +57,7 @@ PAGES = (
     checkup,
     oauth,
     passkeys,
+    phone,
 )
 
 

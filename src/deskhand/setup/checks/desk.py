@@ -13,7 +13,7 @@ from deskhand import audit, environment
 from deskhand.app import Desk
 from deskhand.audit import witness
 from deskhand.config import MailAccount, NoteVault
-from deskhand.errors import BadConfig, DeskError
+from deskhand.errors import AuthRequired, BadConfig, DeskError
 from deskhand.gate import keys as seals
 from deskhand.gate import ledger as requests
 from deskhand.notes.folders import FOLDERS
@@ -213,6 +213,15 @@ async def ledger(desk: Desk) -> Finding:
     return good("no send is left half done")
 
 
+def _explain_sign_in(account: MailAccount, error: AuthRequired) -> str | None:
+    """What to do about a sign-in that has ended; at Google that may be the rule of its projects."""
+    from deskhand.mail.google_auth import SEVEN_DAYS
+
+    if account.kind == "gmail" and error.details.get("reason") == "invalid_grant":
+        return f"{error.hint}. {SEVEN_DAYS}"
+    return error.hint
+
+
 async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
     """Whether the account answers and the desk is signed in, for reading and for sending."""
     from deskhand.mail.imap import ImapMailbox
@@ -222,7 +231,10 @@ async def mailbox(desk: Desk, account: MailAccount | None = None) -> Finding:
         return found
     mailbox = desk.account_mailbox(account.name)
     async with asyncio.timeout(_SECONDS):
-        await mailbox.search("", 1)
+        try:
+            await mailbox.search("", 1)
+        except AuthRequired as error:
+            return bad(error.message, _explain_sign_in(account, error))
         address = await mailbox.address()
         if isinstance(mailbox, ImapMailbox) and account.smtp_url is None:
             return warning(

@@ -189,5 +189,8 @@
     }
   });
 
+  // The desk as an app: a page for when it is away, and notifications.
+  navigator.serviceWorker?.register("/worker.js");
+
   window.desk = { ask, post, showLive, meanings, typing };
 })();
