@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
@@ -170,6 +170,7 @@ async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
 
 
 @requirement("permission:counted")
+@settings(deadline=None, max_examples=25)
 @given(st.lists(st.integers(-60, 60), min_size=1, max_size=12), st.integers(1, 3))
 def test_no_jump_of_the_clock_brings_more_than_the_day_has(jumps: list[int], per_day: int) -> None:
     """Each jump is in hours; the end is two days away."""
