@@ -100,6 +100,13 @@ def functions() -> Iterator[tuple[str, Function]]:
     return ((file, node) for file, node in nodes() if isinstance(node, Function))
 
 
+def test_decisions_are_numbered_one_after_the_other() -> None:
+    files = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    for number, file in enumerate(files, start=1):
+        assert file.name.startswith(f"{number:04}-"), file.name
+        assert file.read_text().startswith(f"# {number}. "), file.name
+
+
 def test_every_program_of_bench_and_torture_still_loads() -> None:
     """They run too seldom for anybody to notice that a name they use is gone."""
     files = [file.relative_to(ROOT) for folder in ("bench", "torture") for file in (ROOT / folder).glob("*.py")]

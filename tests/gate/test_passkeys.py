@@ -344,7 +344,7 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(signer: 
     # With the key, but without the authenticator, nothing can be made that was not signed.
     policy = signer.desk.policy
     rows = await signer.desk.store.read(lambda tx: tx.all("SELECT * FROM answers WHERE request_id = ?", first.id))
-    from deskhand.gate.proofs import WrittenAnswer
+    from deskhand.gate.rows import WrittenAnswer
 
     *facts, _evidence, assertion = rows[0]
     mine = WrittenAnswer._make([*facts, assertion])

@@ -14,7 +14,7 @@ from mcp import Client
 from deskhand import unseen
 from deskhand.app import Desk
 from deskhand.config import load
-from deskhand.gate import differences, files, risk
+from deskhand.gate import differences, files, links, risk
 from deskhand.mail import mime
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
@@ -31,7 +31,7 @@ from tests.web.person import served, signed_in
 
 READERS: tuple[Callable[..., Any], ...] = (
     *(visible.visible, markdown.html, jinja2.Template.render),
-    *(mime.compose, mime.parse, risk.assess, risk.read_html, unseen.traces, unseen.describe, unseen.strip),
+    *(mime.compose, mime.parse, risk.assess, links.read_html, unseen.traces, unseen.describe, unseen.strip),
     *(differences.describe_difference, files.render_request, frontmatter.parse, frontmatter.render),
     *(difflib.unified_diff, triage.delicate),
 )

@@ -67,12 +67,12 @@ async def _waiting(desk: "Desk", *, snoozed: bool) -> "list[Card]":
 
 
 def _show(options: argparse.Namespace) -> None:
-    from deskhand.gate import risk
+    from deskhand.gate import links
 
     async def work(desk: "Desk") -> "tuple[Card, str]":
         request = await desk.waiting.find(options.id)
         text = desk.door.show(request)
-        seen = risk.read_html(request.action.body, as_text=request.action.as_text)
+        seen = links.read_html(request.action.body, as_text=request.action.as_text)
         if request.home == "Drafts" and seen:
             text = f"{text}\n## What a reader sees\n\nIt leaves as HTML. A reader sees this text:\n\n{seen.text}\n"
         if request.home == "Drafts" and request.difference:

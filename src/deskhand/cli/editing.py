@@ -16,7 +16,7 @@ from deskhand.cli.command import plain
 from deskhand.errors import BadConfig, DeskError, InvalidInput
 from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
-from deskhand.gate.risk import read_html
+from deskhand.gate.links import read_html
 
 _LETTER = re.compile(
     r"To:[ \t]*([^\n]*)\n(?:Cc:[ \t]*([^\n]*)\n)?(?:Bcc:[ \t]*([^\n]*)\n)?Subject:[ \t]*([^\n]*)\n\n(.*)\Z", re.DOTALL

@@ -16,17 +16,9 @@ from deskhand.clock import iso
 from deskhand.config import Settings
 from deskhand.errors import Changed, DeskError, NotFound
 from deskhand.gate import enclosures, follow_ups, ledger, results
-from deskhand.gate.actions import (
-    Action,
-    Mail,
-    Proposal,
-    ReplyEmail,
-    SendEmail,
-    complete,
-    demand_in_time,
-    demand_sendable,
-)
+from deskhand.gate.actions import Action, Mail, Proposal, ReplyEmail, SendEmail, demand_in_time, demand_sendable
 from deskhand.gate.asking import Asking, open_request
+from deskhand.gate.completing import complete
 from deskhand.gate.delivery import LEASE, Delivery
 from deskhand.gate.door import Door
 from deskhand.gate.hands import Servers, no_servers

@@ -4,7 +4,7 @@ A Proposal is what a tool was told. The gate completes it to an Action: for a ma
 thread, as they would be sent. Whoever approves an action approves its digest, which covers every one of these fields.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import not_
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -12,16 +12,15 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, TypeAdapter, model_validator
 
 from deskhand.clock import iso
-from deskhand.errors import FieldProblem, InvalidInput, NotFound, printable
+from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.face import Face, NoMail
 from deskhand.gate.fields import Addresses, AddressLine, Body, Moment, Name, Subject, Text, demand_body
 from deskhand.gate.leaving import LeaveList
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
-from deskhand.mail import FullMessage, Mailbox, Outgoing, mime
+from deskhand.mail import Outgoing, mime
 from deskhand.mail.addresses import once_each
-from deskhand.mail.answering import address_all, address_author
 from deskhand.mail.changes import Doing
 from deskhand.mail.mime import AttachedFile
 from deskhand.mail.rendering import render_html
@@ -250,48 +249,6 @@ def read_action(text: str) -> Action:
     return _ACTION.validate_json(text)
 
 
-async def complete(
-    proposal: SendEmail | ReplyEmail | UpdateEmails, mailbox: Mailbox, own: Collection[str] = ()
-) -> tuple[Action, FullMessage | None]:
-    """What is meant, and the mail that it answers. Who gets a reply is read from that one; `own` are the aliases."""
-    more: dict[str, Any] = {}
-    match proposal:
-        case UpdateEmails(do=do, label=label, mails=mails):
-            return MailChange(account=await mailbox.address(), do=do, label=label, mails=mails), None
-        case SendEmail(to=to, cc=cc, bcc=bcc, subject=subject, body=body, reply_to_message_id=message_id):
-            lines = address_lines(to, cc, bcc)
-            more["send_at"] = proposal.send_at
-            found = await mailbox.get(message_id) if message_id is not None else None
-            account = await own_address(mailbox, found)
-        case ReplyEmail(message_id=message_id, body=body):
-            found = await mailbox.get(message_id)
-            account = await own_address(mailbox, found)
-            if found.summary.thread_id != proposal.thread_id:
-                raise NotFound(f"there is no message {message_id} in thread {proposal.thread_id}")
-            to, cc = _answered(proposal, found, {account, *own})
-            lines = address_lines(to, ", ".join(filter(None, (cc, proposal.cc))), "")
-            subject = mime.reply_subject(found.summary.subject)
-    as_text = proposal.as_text and mime.is_html(body)
-    more |= {"as_text": as_text, "attachments": proposal.attachments}
-    mail = Mail(kind=proposal.kind, account=account, subject=subject, body=body, **lines, **more)
-    if found is None or mail.kind == "forward_email":  # it leaves from the account that has the mail, in no thread
-        return mail, None
-    return in_thread(mail, found), found
-
-
-def _answered(reply: ReplyEmail, mail: FullMessage, own: Collection[str]) -> tuple[str, str]:
-    if reply.all:
-        return address_all(mail, own)
-    return address_author(mail, own), ""
-
-
-async def own_address(mailbox: Mailbox, answered: FullMessage | None) -> str:
-    """From where a mail leaves: an answer from the account that has the mail it answers."""
-    if answered is not None and answered.summary.account:
-        return answered.summary.account
-    return await mailbox.address()
-
-
 def addresses_of(line: str) -> list[str]:
     """Each address of a line that was read before."""
     return line.split(", ") if line else []
@@ -300,20 +257,6 @@ def addresses_of(line: str) -> list[str]:
 def address_lines(to: str, cc: str, bcc: str) -> dict[str, str]:
     """Who is named twice gets one mail, and is named where most can see it."""
     return dict(zip(("to", "cc", "bcc"), once_each(to, cc, bcc), strict=True))
-
-
-def in_thread(mail: Mail, original: FullMessage) -> Mail:
-    """The mail as an answer to another one."""
-    references = original.references
-    if original.message_id:
-        references = (*references, original.message_id)
-    place = {
-        "thread_id": original.summary.thread_id,
-        "reply_to_message_id": original.summary.id,
-        "in_reply_to": original.message_id or None,
-        "references": references,
-    }
-    return mail.model_copy(update=place)
 
 
 def demand_in_time(action: Action, now: datetime) -> None:

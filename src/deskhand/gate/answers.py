@@ -12,7 +12,7 @@ from typing import Any
 
 from deskhand import clock
 from deskhand.config import Settings
-from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput, printable
+from deskhand.errors import Changed, Denied, FieldProblem, InvalidInput
 from deskhand.gate import permissions
 from deskhand.gate.actions import Action, demand_sendable
 from deskhand.gate.cards import Card
@@ -24,9 +24,10 @@ from deskhand.gate.letters import Letter, edit_action
 from deskhand.gate.passkeys import Said
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.permitting import Permitting
-from deskhand.gate.proofs import TERMS, Answer, Claim, Signed, Word, approve, give
+from deskhand.gate.proofs import TERMS, Answer, Claim, Signed, approve, give
 from deskhand.gate.question import Question
-from deskhand.gate.requests import ANSWERABLE, Request, file_name
+from deskhand.gate.refusals import not_together, not_what_was_seen, too_late
+from deskhand.gate.requests import ANSWERABLE, Request, Word, file_name
 from deskhand.gate.undo import LastAnswer, find_last, take_back
 from deskhand.gate.waiting import Waiting
 from deskhand.store import Store, Transaction
@@ -70,9 +71,9 @@ class Answers:
         requests = [await self._open(name, digest) for name, digest in chosen.items()]
         for card in [await self._waiting.card(name) for name in chosen]:
             if card.state != "waiting":
-                raise _not_together(card, card.state)
+                raise not_together(card, card.state)
             if card.risk.level != "low":
-                raise _not_together(card, f"{card.risk.level} risk")
+                raise not_together(card, f"{card.risk.level} risk")
         await self._hold(requests, by, proof)
         return [await self._waiting.card(name) for name in chosen]
 
@@ -174,13 +175,13 @@ class Answers:
         """Take a yes back while it rests."""
         request = await self._waiting.find(request_id)
         if request.state != "held":
-            raise _too_late(request)
+            raise too_late(request)
         answer = await self._answer("undone", by, proof, request)
         state = request.unanswered
         now = self._now()
         undone = await self._store.write(give, request, answer, state, now, due=None, proof=None)
         if isinstance(undone, Conflict):
-            raise _too_late(await self._waiting.find(request_id))
+            raise too_late(await self._waiting.find(request_id))
         return await self._waiting.card(request_id)
 
     async def last(self) -> LastAnswer | None:
@@ -247,7 +248,7 @@ class Answers:
         """The request, where a no can still stop it or a yes still release it."""
         request = await self._waiting.find(request_id)
         if request.state == "sending":
-            raise _too_late(request)
+            raise too_late(request)
         if request.state not in (*ANSWERABLE, "approved", "rejected"):
             raise Denied(f"the request {request_id} is {request.state}; nothing is left to decide", reason="decided")
         return request
@@ -280,7 +281,7 @@ class Answers:
             raise InvalidInput(f"it cannot be sent as it stands: {request.fault}", hint="edit it first")
         now = await self._door.catch_edit(request)
         if now.revision != request.revision:
-            raise _not_what_was_seen(now)
+            raise not_what_was_seen(now)
 
     async def _reject(self, request: Request, answer: Answer, **changes: Any) -> Request:
         now = self._now()
@@ -309,15 +310,15 @@ class Answers:
         if isinstance(revised, Request):
             await self._door.replace(request, revised)
         elif (await self._waiting.find(request.id)).digest != action.digest:
-            raise _not_what_was_seen(request)
+            raise not_what_was_seen(request)
 
     async def _write(self, request: Request, work: Callable[[Transaction], Request | Conflict]) -> Request:
         """Write an answer down; the files follow."""
         changed = await self._store.write(work)
         if isinstance(changed, Conflict):
             if (await self._waiting.find(request.id)).state == "sending":
-                raise _too_late(request)
-            raise _not_what_was_seen(request)
+                raise too_late(request)
+            raise not_what_was_seen(request)
         await self._door.follow(changed)
         return changed
 
@@ -330,33 +331,10 @@ def _make_permitted(request: Request, card: Card, terms: Terms) -> Said:
 def _demand_seen(request: Request, digest: str | None) -> Request:
     """The request, where it is what the person saw; an answer to anything else leaves a yes that rests as it is."""
     if digest is not None and request.digest != digest:
-        raise _not_what_was_seen(request)
+        raise not_what_was_seen(request)
     return request
 
 
 def _demand_unheld(request: Request) -> None:
     if request.state == "held":
         raise Denied(f"{request.id} is approved already", reason="held", hint="undo it first")
-
-
-def _not_what_was_seen(request: Request) -> Changed:
-    return Changed(
-        f"the request {request.id} is no longer what was shown; it is at revision {request.revision} now",
-        hint="look at it again; nothing was decided",
-    )
-
-
-def _not_together(card: Card, why: str) -> Denied:
-    return Denied(
-        f"{card.id} ({printable(card.subject, 60)}) is {why}; nothing was approved",
-        reason="not_low_risk",
-        hint="together only waiting cards of low risk are approved; answer the others one by one",
-    )
-
-
-def _too_late(request: Request) -> Denied:
-    return Denied(
-        f"{request.id} can no longer be taken back: it is {request.state}",
-        reason="left",
-        hint="only a yes that still rests can be undone",
-    )

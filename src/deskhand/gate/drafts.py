@@ -8,7 +8,8 @@ from hashlib import sha256
 
 from deskhand.errors import Changed, DeskError, InvalidInput
 from deskhand.gate import authorship, files, ledger, sends
-from deskhand.gate.actions import Action, complete
+from deskhand.gate.actions import Action
+from deskhand.gate.completing import complete
 from deskhand.gate.folders import Folders, RequestFile
 from deskhand.gate.following import Follower, knows_thread
 from deskhand.gate.idle import IdleFile

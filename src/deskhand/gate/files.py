@@ -17,8 +17,9 @@ from deskhand.errors import FieldProblem, InvalidInput, printable
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
+from deskhand.gate.links import read_html
 from deskhand.gate.requests import Request
-from deskhand.gate.risk import assess_text, read_html
+from deskhand.gate.risk import assess_text
 from deskhand.mail import mime
 from deskhand.mail.addresses import recipient, recipients
 from deskhand.notes import frontmatter

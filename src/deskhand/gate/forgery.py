@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from deskhand import clock
 from deskhand.gate import history, passkeys, permissions
 from deskhand.gate.actions import read_action
-from deskhand.gate.proofs import ANSWER_COLUMNS, Policy, WrittenAnswer
+from deskhand.gate.proofs import Policy
+from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
 from deskhand.store import Transaction
 
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from deskhand import audit, clock
 from deskhand.audit import witness
@@ -20,12 +20,10 @@ from deskhand.gate.ledger import Conflict
 from deskhand.gate.passkeys import Assertion, KeptAssertion
 from deskhand.gate.permissions import Permission
 from deskhand.gate.record import GateCall, facts_of
-from deskhand.gate.requests import LIFETIME, Proof, Request, State
+from deskhand.gate.requests import LIFETIME, Proof, Request, State, Word
+from deskhand.gate.rows import ANSWER_COLUMNS, WrittenAnswer
 from deskhand.store import Row, Store, Transaction
 
-Word = Literal[
-    "held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted", "replied"
-]
 _COUNT: dict[LeastProof, tuple[Proof, ...]] = {
     "vault": ("vault", "hand-written", "page", "terminal", "password", "passkey"),
     "page": ("page", "terminal", "password", "passkey"),
@@ -88,23 +86,11 @@ class Answer:
     policy: "Policy"
     signature: KeptAssertion | None = None
 
-
-class WrittenAnswer(NamedTuple):
-    """An answer's row, but for its evidence."""
-
-    request_id: str
-    revision: int
-    word: Word
-    digest: str
-    proof: Proof
-    said_by: str
-    at: int
-    words: str | None
-    number: int
-    assertion: str | None
-
-
-ANSWER_COLUMNS = ", ".join(WrittenAnswer._fields)
+    def describe_proof(self, request: Request) -> dict[str, Any]:
+        """What the record says of its proof: the kind, and what was signed by which key."""
+        if self.signature is None:
+            return {"kind": self.proof}
+        return {"kind": self.proof, "credential": self.signature.assertion.id, "digest": request.digest}
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +258,7 @@ def give(
     if isinstance(changed, Request):
         _write_down(tx, changed, answer, now)
         call = GateCall(answer.by, answer.word, changed.action.target, now)
-        more = facts_of(changed) | {"proof": _describe_proof(changed, answer)}
+        more = facts_of(changed) | {"proof": answer.describe_proof(changed)}
         if answer.word in ("held", "snoozed"):
             more["until"] = clock.iso(changed.snoozed or changed.due or now)
         audit.append(tx, call.entry("success", None, now, **more))
@@ -320,13 +306,6 @@ def carry_over_yes(tx: Transaction, request: Request, words: str, digest: str) -
         *(digest, request.id, words),
     )
     return copied > 0
-
-
-def _describe_proof(request: Request, answer: Answer) -> dict[str, Any]:
-    """What the record says of a proof: its kind, and what was signed by which key."""
-    if answer.signature is None:
-        return {"kind": answer.proof}
-    return {"kind": answer.proof, "credential": answer.signature.assertion.id, "digest": request.digest}
 
 
 def _write_down(tx: Transaction, request: Request, answer: Answer, now: datetime) -> None:

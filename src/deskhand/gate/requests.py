@@ -28,6 +28,10 @@ Folder = Literal["Pending_Approval", "Drafts", "Approved", "Rejected", "Done"]
 Proof = Literal["vault", "page", "terminal", "hand-written", "password", "passkey", "permission"]
 """Why an answer counts as the person's: how it came in, that a password or a signature was given for this one, or that
 a permission covers it."""
+Word = Literal[
+    "held", "approved", "rejected", "edited", "responded", "snoozed", "woken", "undone", "permitted", "replied"
+]
+"""What the person can say to a request, or have said."""
 Resting = Literal["dev_mode", "unconfirmed", "rate"]
 """Why it rests: DEV_MODE is on, a file in Approved/ is no yes until it is confirmed, or the rate limit is reached."""
 

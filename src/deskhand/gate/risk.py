@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal
 
 from deskhand import unseen
@@ -11,25 +10,21 @@ from deskhand.foreign.arguments import shorten_rows
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.leaving import LeaveList
+from deskhand.gate.links import LOOKED_AT, UNREAD, linked_hosts, read_html
 from deskhand.gate.lookalikes import count_scripts, domain_of, is_twin, looks_like, poses_as_latin, readable, skeleton
 from deskhand.gate.question import Question
 from deskhand.gate.toolcall import ToolCall
-from deskhand.mail import html, mime, weblinks
-from deskhand.mail.html import Visible
+from deskhand.mail import html
 
 Level = Literal["low", "medium", "high"]
 _LEVELS: tuple[Level, ...] = ("low", "medium", "high")
 LONG = 20_000
 """A text that nobody reads to its end before saying yes."""
-LOOKED_AT = 200_000
-"""Characters of a text that are looked at: each open page looks at every card once a second."""
-MOST_LINKS = 300
 MANY_RECIPIENTS = 10
 SHOWN = 10
 """How many of a kind are named; the others are counted."""
 MANY = 50
 """More mails than these are changed only where the person says yes."""
-_UNREAD = f"more than {MOST_LINKS} links; the others were not looked at"
 
 _DELICATE = re.compile(
     r"\b(?:passwords?|passcodes?|passwort|credentials?|2fa|one-time code|verification code|pin code|api key"
@@ -166,8 +161,8 @@ def _links(facts: Facts) -> _Reasons:
     hosts, masked = linked_hosts(
         f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body, facts.html, as_text=facts.as_text)
     )
-    if _UNREAD in hosts:
-        yield "high", f"There are {_UNREAD}."
+    if UNREAD in hosts:
+        yield "high", f"There are {UNREAD}."
     if hosts:
         yield "medium", f"Links lead to: {_some_of(hosts, 10)}."
     if masked:
@@ -257,46 +252,6 @@ _CHECKS: tuple[Callable[[Facts], _Reasons], ...] = (
 
 _TEXT_CHECKS = (_repetition, _links, _characters, _topic, _weight)
 """Those that look at nothing but a text."""
-
-
-def read_html(body: str, beside: str = "", *, as_text: bool = False) -> Visible | None:
-    """What a reader sees of a body that leaves as HTML, or of the HTML beside it; None where there is none."""
-    if beside:
-        return _read_html(beside[:LOOKED_AT])
-    if as_text or not mime.is_html(body):
-        return None
-    return _read_html(body[:LOOKED_AT])
-
-
-@lru_cache(maxsize=16)
-def _read_html(source: str) -> Visible:
-    return html.visible(source)
-
-
-def linked_hosts(text: str, seen: Visible | None = None) -> tuple[list[str], list[str]]:
-    """The hosts that the links in a text lead to, and those of links that show another name before it."""
-    hosts: dict[str, None] = {}
-    masked: dict[str, None] = {}
-    for host in seen.hosts[:MOST_LINKS] if seen else ():
-        hosts.setdefault(_shown(host))
-    for number, link in enumerate(weblinks.links_in(text)):
-        if number == MOST_LINKS:
-            hosts.setdefault(_UNREAD)
-            break
-        if not link.targets:
-            hosts.setdefault("an address that cannot be read")
-        for target in link.targets:
-            hosts.setdefault(_shown(target.host))
-            if target.user:
-                masked.setdefault(_shown(target.host))
-    return list(hosts), list(masked)
-
-
-def _shown(host: str) -> str:
-    read = readable(host)
-    if read == host:
-        return host
-    return f"{host} (reads as {read})"
 
 
 def assess_change(change: MailChange) -> Risk:

@@ -1,12 +1,12 @@
-"""How a request is written in its row."""
+"""How a request is written in its row, and an answer in its own."""
 
 import json
 from dataclasses import fields
-from typing import Any
+from typing import Any, NamedTuple
 
 from deskhand import clock
 from deskhand.gate.actions import read_action
-from deskhand.gate.requests import Request
+from deskhand.gate.requests import Proof, Request, Word
 from deskhand.store import Row
 
 NAMES = tuple(field.name for field in fields(Request))
@@ -37,3 +37,21 @@ def read_row(row: Row) -> Request:
     found |= {name: bool(found[name]) for name in _FLAGS}
     found |= {name: clock.from_ms(found[name]) for name in _TIMES if found[name] is not None}
     return Request(**found)
+
+
+class WrittenAnswer(NamedTuple):
+    """An answer's row, but for its evidence."""
+
+    request_id: str
+    revision: int
+    word: Word
+    digest: str
+    proof: Proof
+    said_by: str
+    at: int
+    words: str | None
+    number: int
+    assertion: str | None
+
+
+ANSWER_COLUMNS = ", ".join(WrittenAnswer._fields)

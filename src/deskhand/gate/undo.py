@@ -8,8 +8,8 @@ from deskhand import clock
 from deskhand.errors import Changed
 from deskhand.gate import ledger
 from deskhand.gate.ledger import Conflict
-from deskhand.gate.proofs import Answer, Word, give
-from deskhand.gate.requests import Request
+from deskhand.gate.proofs import Answer, give
+from deskhand.gate.requests import Request, Word
 from deskhand.store import Transaction
 
 _MOST = 1000

@@ -53,15 +53,12 @@ def format_date(pattern: str, when: datetime) -> str:
 
 def _parts_of(when: datetime) -> dict[str, str]:
     """What each token of a pattern stands for."""
-    hour = when.hour % 12 or 12
     sunday = when.isoweekday() % 7
     day = when.timetuple().tm_yday
     iso_year, iso_week, weekday = when.isocalendar()
     week_year, week = _week_from_sunday(when.date())
     quarter = (when.month + 2) // 3
-    offset = when.strftime("%z") or "+0000"
-    noon = "AM" if when.hour < 12 else "PM"
-    return {
+    return _parts_of_clock(when) | {
         "YYYY": f"{when.year:04}",
         "YY": f"{when.year % 100:02}",
         "Y": f"{when.year:04}",
@@ -99,6 +96,14 @@ def _parts_of(when: datetime) -> dict[str, str]:
         "gg": f"{week_year % 100:02}",
         "GGGG": f"{iso_year:04}",
         "GG": f"{iso_year % 100:02}",
+    }
+
+
+def _parts_of_clock(when: datetime) -> dict[str, str]:
+    hour = when.hour % 12 or 12
+    offset = when.strftime("%z") or "+0000"
+    noon = "AM" if when.hour < 12 else "PM"
+    return {
         "H": str(when.hour),
         "HH": f"{when.hour:02}",
         "h": str(hour),

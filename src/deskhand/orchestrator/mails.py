@@ -11,7 +11,8 @@ from deskhand.clock import iso
 from deskhand.config import MAIN
 from deskhand.errors import Denied, DeskError, Internal, InvalidInput, NotFound
 from deskhand.gate import ledger
-from deskhand.gate.actions import Mail, in_thread, own_address
+from deskhand.gate.actions import Mail
+from deskhand.gate.completing import in_thread, own_address
 from deskhand.gate.files import fenced
 from deskhand.gate.requests import DRAFT_PREFIX, Request, draft_file_name
 from deskhand.gate.signatures import with_signature
@@ -114,13 +115,9 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
             draft = _draft(held, mail, decision, account, signature, now)
         except InvalidInput as error:
             decision = triage.ask(error.message, "whom to answer")
-    refused = await desk.store.read(ledger.find_refused, held.step.key)
-    if draft is not None and refused and known.words is None and not known.by_person:
-        said = f"You said no to an earlier answer to it: {refused[-1].note or 'no reason was given'}"
-        draft = replace(draft, warnings=(*draft.warnings, said))
-        if any(_words(draft) == _words(each) for each in refused):
-            decision = triage.ask(said, "another answer; this one was rejected")
-            draft = None
+    if draft is not None and known.words is None and not known.by_person:
+        refused = await desk.store.read(ledger.find_refused, held.step.key)
+        decision, draft = _heed_refusals(decision, draft, refused)
     changes: dict[str, Any] = {
         "note": name,
         "sender": sender,
@@ -140,6 +137,16 @@ async def _decide(desk: Desk, by: Triage, held: Held, mail: FullMessage) -> None
     request = replace(draft, asked_by=decided_by, about=name)
     changes |= {"draft_id": request.id, "drafts": known.drafts + 1, "warnings": request.warnings}
     await held.note("decided", lambda tx: ledger.insert(tx, request), **changes)
+
+
+def _heed_refusals(decision: Decision, draft: Request, refused: list[Request]) -> tuple[Decision, Request | None]:
+    """A draft says that the person refused another one before; the same words are not drafted again."""
+    if not refused:
+        return decision, draft
+    said = f"You said no to an earlier answer to it: {refused[-1].note or 'no reason was given'}"
+    if any(_words(draft) == _words(each) for each in refused):
+        return triage.ask(said, "another answer; this one was rejected"), None
+    return decision, replace(draft, warnings=(*draft.warnings, said))
 
 
 def _draft(held: Held, mail: FullMessage, decision: Decision, account: str, signature: str, now: datetime) -> Request:

@@ -11,7 +11,8 @@ from deskhand.app import Desk
 from deskhand.clock import iso
 from deskhand.errors import Denied, DeskError, NoAccount, NotFound, SendFailed
 from deskhand.gate import DevMode, later, ledger, sends
-from deskhand.gate.actions import SendEmail, complete
+from deskhand.gate.actions import SendEmail
+from deskhand.gate.completing import complete
 from deskhand.gate.rate import limits_of
 from deskhand.gate.requests import Request, draft_file_name
 from deskhand.gate.signatures import sign

@@ -112,7 +112,10 @@ def notes_tools(desk: Desk) -> list[DeskTool]:
 
 def more_notes_tools(desk: Desk) -> list[DeskTool]:
     """What is not in the contract: small calls for large notes, and how notes are joined."""
+    return with_vault(desk, *_tools_to_edit(desk), *_tools_to_join(desk))
 
+
+def _tools_to_edit(desk: Desk) -> list[DeskTool]:
     def append_note(
         path: ShortPath,
         text: str,
@@ -131,6 +134,13 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
         replace leaves its line, delete takes the section), a block, lines with expect, or a key."""
         return desk.vaults.at(path, partial(Vault.edit, edits=edits, if_match=if_match))
 
+    return [
+        tool(append_note, title="Append to a note", annotations=ADDS),
+        tool(edit_note, title="Edit a note", annotations=EDITS),
+    ]
+
+
+def _tools_to_join(desk: Desk) -> list[DeskTool]:
     def get_links(path: ShortPath) -> NoteLinks:
         """List a note's links, the notes that link to it, and the links that lead nowhere."""
         return desk.vaults.at(path, Vault.links)
@@ -158,16 +168,13 @@ def more_notes_tools(desk: Desk) -> list[DeskTool]:
         """Make a note from a template with {{title}}, {{date}}, {{time}}, {{date:FORMAT}} and {{own}} values."""
         return desk.vaults.from_template(template, path, values)
 
-    return with_vault(
-        desk,
-        tool(append_note, title="Append to a note", annotations=ADDS),
-        tool(edit_note, title="Edit a note", annotations=EDITS),
+    return [
         tool(get_links, title="Links of a note", annotations=READS, recorded_by="nobody"),
         tool(list_tags, title="List tags", annotations=READS, recorded_by="nobody"),
         tool(get_outline, title="Outline of a note", annotations=READS, recorded_by="nobody"),
         tool(daily_note, title="Daily note", annotations=MAKES),
         tool(create_from_template, title="Note from a template", annotations=ADDS),
-    )
+    ]
 
 
 def with_vault(desk: Desk, *tools: DeskTool) -> list[DeskTool]:

@@ -28,26 +28,15 @@ FollowUp = Annotated[str, Field(max_length=60, description="tell the person if u
 MessageId = Annotated[str, Field(min_length=1, description="from search_email")]
 
 
-def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[None]]) -> list[DeskTool]:
-    """`view_notes` refuses a caller who may not read notes, and lets another attach files of the vaults it sees."""
+ViewNotes = Callable[[], AbstractContextManager[None]]
+"""Refuses a caller who may not read notes, and lets another attach files of the vaults it sees."""
 
-    def read_follow_up(words: str) -> datetime | None:
-        if not words:
-            return None
-        return read_later(words, desk.now(), desk.settings.timezone, "follow_up")
 
-    async def attach(paths: Sequence[str]) -> tuple[Enclosure, ...]:
-        if not paths:
-            return ()
-        with view_notes():
-            found = [await to_thread.run_sync(desk.vaults.attach, path, LARGEST) for path in paths]
-        return await keep([(path.rpartition("/")[2], content, path, None) for path, content in found])
+def sending_tools(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
+    return [*_tools_to_write(desk, view_notes), _tool_to_forward(desk)]
 
-    async def keep(files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:
-        demand_bounded([len(content) for _, content, _, _ in files])
-        await desk.gate.keep([content for _, content, _, _ in files])
-        return tuple([await to_thread.run_sync(enclose, *each) for each in files])
 
+def _tools_to_write(desk: Desk, view_notes: ViewNotes) -> list[DeskTool]:
     async def send_email(
         to: To,
         subject: Subject,
@@ -68,10 +57,10 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
             subject=subject,
             body=body,
             as_text=True,
-            attachments=await attach(attachments),
+            attachments=await _attach(desk, view_notes, attachments),
             send_at=send_at,
             html=html,
-            follow_up=read_follow_up(follow_up),
+            follow_up=_read_follow_up(desk, follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
@@ -93,12 +82,19 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
             all=all,
             cc=cc,
             as_text=True,
-            attachments=await attach(attachments),
-            follow_up=read_follow_up(follow_up),
+            attachments=await _attach(desk, view_notes, attachments),
+            follow_up=_read_follow_up(desk, follow_up),
         )
         outcome = await desk.gate.propose(answer, "email_mcp", client=client())
         return ToolResult(describe_reply(answer, outcome, await stays_here(desk, outcome)), recorded=True)
 
+    return [
+        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
+        tool(reply_email, title="Reply to an email", annotations=SENDS, recorded_by="gate"),
+    ]
+
+
+def _tool_to_forward(desk: Desk) -> DeskTool:
     async def forward_email(
         message_id: MessageId,
         to: To,
@@ -124,14 +120,30 @@ def sending_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[No
             subject=forward_subject(original.summary.subject),
             body=text,
             as_text=True,
-            attachments=await keep([(file.name, file.content, "", file.content_type) for file in files]),
-            follow_up=read_follow_up(follow_up),
+            attachments=await _keep(desk, [(file.name, file.content, "", file.content_type) for file in files]),
+            follow_up=_read_follow_up(desk, follow_up),
         )
         outcome = await desk.gate.propose(letter, "email_mcp", client=client())
         return ToolResult(describe_send(letter, outcome, await stays_here(desk, outcome)), recorded=True)
 
-    return [
-        tool(send_email, title="Send an email", annotations=SENDS, recorded_by="gate"),
-        tool(reply_email, title="Reply to an email", annotations=SENDS, recorded_by="gate"),
-        tool(forward_email, title="Forward an email", annotations=SENDS, recorded_by="gate"),
-    ]
+    return tool(forward_email, title="Forward an email", annotations=SENDS, recorded_by="gate")
+
+
+def _read_follow_up(desk: Desk, words: str) -> datetime | None:
+    if not words:
+        return None
+    return read_later(words, desk.now(), desk.settings.timezone, "follow_up")
+
+
+async def _attach(desk: Desk, view_notes: ViewNotes, paths: Sequence[str]) -> tuple[Enclosure, ...]:
+    if not paths:
+        return ()
+    with view_notes():
+        found = [await to_thread.run_sync(desk.vaults.attach, path, LARGEST) for path in paths]
+    return await _keep(desk, [(path.rpartition("/")[2], content, path, None) for path, content in found])
+
+
+async def _keep(desk: Desk, files: Sequence[tuple[str, bytes, str, str | None]]) -> tuple[Enclosure, ...]:
+    demand_bounded([len(content) for _, content, _, _ in files])
+    await desk.gate.keep([content for _, content, _, _ in files])
+    return tuple([await to_thread.run_sync(enclose, *each) for each in files])

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from deskhand.app import Desk
 from deskhand.errors import NotFound, printable
-from deskhand.gate.actions import SendEmail, own_address
+from deskhand.gate.actions import SendEmail
+from deskhand.gate.completing import own_address
 from deskhand.gate.leaving import LeaveList
 from deskhand.mail import FullMessage
 from deskhand.mail.lists import WayOut, find_way_out

@@ -23,8 +23,8 @@ from deskhand.gate.card_filter import CardFilter
 from deskhand.gate.cards import Card
 from deskhand.gate.ledger import list_askers
 from deskhand.gate.letters import Letter
+from deskhand.gate.links import linked_hosts, read_html
 from deskhand.gate.proofs import Claim
-from deskhand.gate.risk import linked_hosts, read_html
 from deskhand.orchestrator import first_look, status
 from deskhand.orchestrator.steps import count_left
 from deskhand.web import as_sent, follow_ups, permissions, snoozing, times
