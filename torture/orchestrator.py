@@ -57,7 +57,7 @@ def tortured(options: argparse.Namespace, database: str) -> int:
 def killed(office: Office, options: argparse.Namespace) -> tuple[int, float]:
     """Mail comes in, the person approves every draft, and workers die; until all is answered or time is up."""
     started, kills, arrived = time.monotonic(), 0, 0
-    workers = [office.start("--workers", "2") for _ in range(WORKERS)]
+    workers = [office.start(arguments=("--workers", "2")) for _ in range(WORKERS)]
     next_kill = started + options.every
     try:
         while time.monotonic() - started < options.limit:
@@ -74,7 +74,7 @@ def killed(office: Office, options: argparse.Namespace) -> tuple[int, float]:
             if time.monotonic() >= next_kill and answered < options.mails * 0.9:
                 victim = random.randrange(WORKERS)
                 end(workers[victim], signal.SIGKILL)
-                workers[victim] = office.start("--workers", "2")
+                workers[victim] = office.start(arguments=("--workers", "2"))
                 kills += 1
                 next_kill = time.monotonic() + options.every
             time.sleep(0.2)

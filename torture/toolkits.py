@@ -280,8 +280,8 @@ def walk(toolkit: str, wrong: list[str]) -> int:
         bob = office.home.environment | {"DESKHAND_AGENT": "bob"}
         agentmail = Path(sys.executable).with_name("agentmail")
         subprocess.run([agentmail, "status", "ready"], env=bob, cwd=vault, check=True, capture_output=True)
-        mail = letter(subject="an idea, no query", body="When?", attachment="list.txt", content="roses")
-        office.receive(mail)
+        asked = {"subject": "an idea, no query", "body": "When?", "attachment": "list.txt", "content": "roses"}
+        office.receive(letter(**asked))
         office.passes()
         (mail,) = office.mails("")
         office.receive(LEAVE + letter(subject="news", body="No more?"))

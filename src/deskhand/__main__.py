@@ -19,6 +19,10 @@ def main() -> int:
             return 130
         if code is not None:
             return code
+    if sys.argv[1:] == ["claude-hook"]:
+        from deskhand.hook import main as answer
+
+        return answer()
     from deskhand.cli import main as run
 
     return run()

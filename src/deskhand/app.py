@@ -56,6 +56,8 @@ class Seat:
     tmux_pane: str | None
     room: str | None = None
     """Which mailboxes in the database it shares, where the desk cannot go into its folder."""
+    session: str | None = None
+    """Which conversation of Claude Code's it is, where that asks."""
 
 
 _SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vaults")
@@ -69,6 +71,7 @@ class Desk:
         self.now = now
         self.folder: str | None = None
         """Where the caller works, if not in the folder of this process."""
+        self.session: str | None = None
         self.parts = Parts(now)
         self._owed: list[Entry] = []
         self._behind: set[asyncio.Task[None]] = set()
@@ -86,6 +89,7 @@ class Desk:
         seated.__dict__.pop("agentmail_post", None)
         seated.__dict__.pop("person_post", None)
         seated.folder = seat.folder
+        seated.session = seat.session
         of_caller = {"agent": seat.agent, "tmux": seat.tmux, "tmux_pane": seat.tmux_pane}
         if seat.room is not None:
             of_caller |= {"agents_store": "database", "agents_room": seat.room}

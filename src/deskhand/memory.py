@@ -23,7 +23,7 @@ def use_one_arena() -> None:
 def keep_large_blocks() -> None:
     """Let what was needed for a long text be used for the next one; some megabytes stay with the process.
 
-    Otherwise the system gives and clears anew each page of each copy: a third of what an edit of a long note costs.
+    Otherwise the system gives and clears anew each page of each copy: a third of what an append to a long note costs.
     """
     _set({_MMAP_THRESHOLD: _LARGE, _TRIM_THRESHOLD: _KEPT})
 

@@ -41,7 +41,7 @@ def join(arguments: "Sequence[str]") -> int | None:
     if wanted is None:
         return None
     try:
-        door = _enter(*wanted)
+        door = enter(*wanted)
     except NotJoined as why:
         _say(f"serving by itself: {why}")
         return None
@@ -82,7 +82,8 @@ def _read(arguments: "Sequence[str]") -> "tuple[str, list[str]] | None":
     return server, scopes
 
 
-def _enter(server: str, scopes: "list[str]") -> _socket.socket:
+def enter(server: str, scopes: "list[str]") -> _socket.socket:
+    """A connection to that server of the running desk."""
     if server == "tasks" and os.path.exists(".env"):
         raise NotJoined("the .env file here may set options")
     door = _connect()

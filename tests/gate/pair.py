@@ -82,7 +82,8 @@ async def pair(site: Site, **variables: str) -> AsyncIterator[Pair]:
         for desk in desks:
             stack.callback(desk.close)
             stack.push_async_callback(desk.close_mailbox)
-        between = Meanwhile(desks[0].store)
-        desks[0].store = between
-        client = await stack.enter_async_context(Client(email_server(desks[0]), mode="2026-07-28"))
-        yield Pair(site, *desks, client, between)
+        ours, other = desks
+        between = Meanwhile(ours.store)
+        ours.store = between
+        client = await stack.enter_async_context(Client(email_server(ours), mode="2026-07-28"))
+        yield Pair(site, ours, other, client, between)

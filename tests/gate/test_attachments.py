@@ -71,7 +71,7 @@ def put(site: Site, path: str, content: bytes) -> str:
     return path
 
 
-def received(site: Site) -> list[tuple[str, bytes]]:
+def received(site: Site) -> list[tuple[str, Any]]:
     """The files of the one mail that left, as the standard library reads them."""
     ((_, copy),) = site.gmail.account.reached
     parts = list(read(copy).iter_attachments())

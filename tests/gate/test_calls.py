@@ -7,17 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import MCPError
+from mcp import Client, MCPError
 
+from deskhand.clock import utc_now
+from deskhand.foreign.arguments import canonical
 from deskhand.foreign.schemas import find_problem
-from deskhand.gate import Failed, Gate
+from deskhand.gate import Failed, Gate, NotApproved, Released
 from deskhand.gate.permissions import Terms
 from deskhand.gate.permitting import describe
+from deskhand.gate.toolcall import ToolCall, Workplace
+from deskhand.servers.chat import SHOWN_AS_CARD
+from deskhand.servers.desk import desk_server
+from deskhand.web.site import site
 from tests.foreign.place import Guarded, guarded, refusal, said
 from tests.requirements import requirement
 from tests.transports import ERAS
+from tests.web.person import served, signed_in
 
 pytestmark = pytest.mark.anyio
+FAR = utc_now() + timedelta(days=300)
 
 
 @pytest.fixture
@@ -331,3 +339,121 @@ async def test_a_permission_covers_this_very_call_and_no_other(tmp_path: Path) -
         await client.call_tool("append", {"text": "daily"})
         assert refusal(await client.call_tool("append", {"text": "daily"}))["details"]["reason"] == "no_approval"
         assert place.done.count("daily") == 3
+
+
+OWN = ToolCall(
+    server="claude-code",
+    tool="Bash",
+    arguments='{"command":"make"}',
+    definition="",
+    asker="me",
+    template="Run {command}",
+    at=Workplace(folder="/srv", session="one"),
+)
+
+
+def read_file(place: Guarded, request: str) -> str:
+    """The request's file in the vault."""
+    (found,) = Path(place.desk.settings.vault_path or "").rglob(f"*{request}.md")
+    return found.read_text()
+
+
+async def propose_own(place: Guarded, **changes: Any) -> Any:
+    return await place.desk.gate.propose(OWN.model_copy(update=changes), "claude_mcp")
+
+
+@requirement("claude:once")
+async def test_a_yes_to_a_programs_own_call_is_told_once_and_asked_anew_without_alarm(place: Guarded) -> None:
+    assert isinstance(await propose_own(place), NotApproved)
+    (card,) = await place.cards()
+    assert card.rows == (("in the folder", "/srv"), ("command", "make"))
+    assert card.expires == card.created + timedelta(days=1)
+    await place.approve()
+    done = await propose_own(place)
+    assert isinstance(done, Released)
+    assert isinstance(await propose_own(place), NotApproved)
+    (again,) = await place.cards()
+    assert (again.risk.level, again.note is not None) == ("low", True)
+    assert "its own tool Bash" in read_file(place, again.id)
+
+
+@requirement("claude:once")
+async def test_what_is_permitted_in_a_folder_is_permitted_in_every_session_there(tmp_path: Path) -> None:
+    async with guarded(tmp_path, DESKHAND_HOLD_SECONDS="0") as place:
+        await propose_own(place)
+        card = await place.approve()
+        await propose_own(place)
+        made = await place.desk.answers.permit(card.id, card.digest, Terms(9, FAR), "person")
+        assert "in /srv" in describe(made)
+        others = ({"at": Workplace(folder="/", session="one")}, {"tool": "Edit"}, {"asker": "another"}, {"at": None})
+        for other in others:
+            assert isinstance(await propose_own(place, **other), NotApproved), other
+        assert isinstance(await propose_own(place, at=Workplace(folder="/srv", session="two")), Released)
+
+
+@requirement("guard:card")
+async def test_the_card_shows_what_an_edit_changes(place: Guarded) -> None:
+    values = {"edits": [{"oldText": "a\nb\n", "newText": "a\nc\n"}, {"oldText": "x", "newText": "x"}], "path": "f"}
+    edits = OWN.model_copy(update={"arguments": canonical(values)}).edits
+    assert [(each.place, each.difference.splitlines()[3:]) for each in edits] == [
+        ("edits.0.newText", [" a", "-b", "+c"])
+    ]
+    written = OWN.model_copy(update={"arguments": canonical({"content": "1\n3"}), "before": "1\n2"})
+    assert written.edits[0].difference.splitlines()[3:] == [" 1", "-2", "+3"]
+    for huge in ("a\n" * 5000, "a" * 300_000):
+        assert OWN.model_copy(update={"arguments": canonical({"old": huge, "new": "b"})}).edits == ()
+    many = {"edits": [{"old": "a" * 9000, "new": "b" * 9000}] * 9}
+    assert len(OWN.model_copy(update={"arguments": canonical(many)}).edits) == 3
+    assert OWN.digest == OWN.model_copy(update={"before": "x", "template": "y"}).digest
+
+
+@requirement("guard:card")
+async def test_what_is_nested_deeper_than_anybody_reads_is_refused(place: Guarded) -> None:
+    async with place.client() as client:
+        for deep in (99, 100, 200):
+            text: Any = "one"
+            for number in range(deep):
+                text = [text] if number % 2 else {"a": text}
+            told = refusal(await client.call_tool("big", {"size": text}))["message"]
+            assert ("levels" in told) == (deep > 99), told
+        assert len(await place.cards()) == 1
+
+
+@requirement("guard:card")
+@pytest.mark.parametrize(
+    ("values", "most"),
+    [
+        ({"rows": [{"a": number} for number in range(30_000)]}, 200),
+        ({"text": "\u200b" * 300_000}, 1),
+        ({"k" * 100_000: 1, "z": 2}, 1),
+    ],
+)
+async def test_a_call_that_is_too_long_for_a_card_is_of_high_risk_and_can_be_downloaded(
+    place: Guarded, values: dict[str, Any], most: int
+) -> None:
+    await propose_own(place, arguments=canonical(values), at=None)
+    (card,) = await place.cards()
+    assert len(card.rows) == most
+    assert card.unshown > 0
+    assert card.risk.level == "high"
+    assert any("read the whole call first" in each for each in card.risk.reasons)
+    async with served(site(place.desk)) as address, signed_in(place.desk, address) as person:
+        shown = await person.reads(f"/approvals/{card.id}")
+        whole = await person.reads(f"/approvals/{card.id}/call.json")
+    assert "Not all of it is here" in shown.text
+    assert len(shown.content) < 5_000_000
+    assert whole.json() == values
+    assert whole.headers["content-disposition"].startswith("attachment")
+    assert "in the message alone" in read_file(place, card.id)
+
+
+@requirement("guard:waits")
+async def test_on_the_whole_desk_a_call_that_waits_has_its_card(tmp_path: Path) -> None:
+    async with guarded(tmp_path, DESKHAND_ORIGIN="https://desk.example.net") as place:
+        place.rules(more="on_desk = true")
+        async with Client(desk_server(place.desk), mode="2026-07-28") as client:
+            listed = {each.name: each.meta for each in (await client.list_tools()).tools}
+            told = refusal(await client.call_tool("stranger_append", {"text": "one"}))
+        (card,) = await place.cards()
+    assert listed["stranger_append"] == SHOWN_AS_CARD
+    assert told["details"]["card"] == f"https://desk.example.net/requests/{card.id}"

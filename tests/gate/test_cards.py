@@ -10,7 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from mcp import Client
@@ -26,7 +26,7 @@ from deskhand.gate.cards import Card
 from deskhand.gate.letters import Letter
 from deskhand.gate.requests import Request, file_name
 from deskhand.gate.waiting import Waiting
-from deskhand.mail import FullMessage
+from deskhand.mail import FullMessage, Mailbox
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.orchestrator.replies import look_around
 from deskhand.servers.email import email_server
@@ -583,11 +583,11 @@ async def test_a_yes_that_cannot_act_yet_says_why(
 class Faulty:
     """A real mailbox that refuses to send, or does not answer when it is asked for a mail."""
 
-    def __init__(self, inner: LocalMailbox, error: DeskError) -> None:
+    def __init__(self, inner: Mailbox, error: DeskError) -> None:
         self._inner = inner
         self._error = error
 
-    def __getattr__(self, name: str) -> object:
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     async def prepare(self, *_: object) -> str:
@@ -603,7 +603,7 @@ async def test_a_refusal_of_the_provider_is_on_the_card_and_the_yes_stays(study:
     async with study.opened() as (desk, client):
         card = await asked(desk, client)
         faulty = Desk(desk.settings, study.clock)
-        faulty.mailbox = Faulty(desk.mailbox, SendFailed("the provider says no"))
+        faulty.mailbox = cast("Mailbox", Faulty(desk.mailbox, SendFailed("the provider says no")))
         await faulty.answers.approve(card.id, card.digest, "person")
         study.clock.pass_by(seconds=10)
         await faulty.gate.release_due()
@@ -727,7 +727,8 @@ async def test_a_hold_whose_database_fails_in_the_middle_is_finished_later(study
         study.clock.pass_by(seconds=10)
         taken = await desk.gate.take_due()
         assert taken is not None
-        broken = Gate(desk.settings, BrokenStore(), lambda: desk.mailbox, desk.door, study.clock)
+        store = cast("Store", BrokenStore())
+        broken = Gate(desk.settings, store, lambda: desk.mailbox, desk.door, study.clock)
         with pytest.raises(Unavailable):
             await broken.go_on(taken, lambda due: broken.release(due.id, "desk"))
         assert (await sent(desk), await desk.gate.release_due()) == ([], [])
@@ -775,7 +776,7 @@ async def test_the_mail_it_answers_stands_beside_it_and_says_who_is_known(study:
             (DeskError("off"), "the mailbox cannot show it now: off"),
         ):
             faulty = Desk(desk.settings, study.clock)
-            faulty.mailbox = Faulty(desk.mailbox, mailbox_error)
+            faulty.mailbox = cast("Mailbox", Faulty(desk.mailbox, mailbox_error))
             shown = await faulty.waiting.original(card)
             assert (shown.warnings[0] if shown else None) == found
             faulty.close()
@@ -845,7 +846,7 @@ async def test_a_page_of_a_thousand_cards_takes_as_many_queries_as_a_page_of_one
         store = CountingStore(desk.store)
         gate = desk.gate
         notice = desk.door.notice_drafts
-        waiting = Waiting(store, gate.find, gate.refresh, notice, lambda: desk.mailbox, study.clock)
+        waiting = Waiting(cast("Store", store), gate.find, gate.refresh, notice, lambda: desk.mailbox, study.clock)
         counts = await waiting.counts()
         assert (counts.waiting, counts.held, counts.snoozed) == (1000, 0, 0)
         store.statements.clear()
@@ -1101,7 +1102,7 @@ async def test_one_draft_that_cannot_be_read_now_keeps_nobody_from_being_heard(s
         moved(study, study.files("Pending_Approval")[0], "Approved")
         assert isinstance(desk.mailbox, LocalMailbox)
         faulty = Desk(desk.settings, study.clock)
-        faulty.mailbox = Faulty(desk.mailbox, Unavailable("the mailbox is away"))
+        faulty.mailbox = cast("Mailbox", Faulty(desk.mailbox, Unavailable("the mailbox is away")))
         await faulty.door.hear_all()
         assert (await faulty.waiting.card(card.id)).state == "approved"
         assert [each.id for each in (await faulty.waiting.cards())[0]] == [card.id]

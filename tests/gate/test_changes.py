@@ -251,7 +251,7 @@ async def test_who_lost_the_lease_before_the_point_of_no_return_sends_nothing(fu
     async def lose() -> None:
         await desk.store.write(lambda tx: tx.execute("UPDATE requests SET lease = lease + 1"))
 
-    desk.mailbox = Interrupted(whole, lose)  # type: ignore[assignment]
+    desk.mailbox = Interrupted(whole, lose)
     outcome = await desk.gate.propose(SendEmail(**HELLO), "email_mcp")
 
     assert isinstance(outcome, Failed)

@@ -145,7 +145,7 @@ async def test_a_file_that_releases_nothing_is_named_in_the_log_once(
     site.write(status="pending")
     first = await desk.door.find_idle()
     assert await desk.door.find_idle() == first
-    assert [line.file for line in caplog.records if line.message == "releases_nothing"] == ["Approved/yes.md"]
+    assert [vars(line)["file"] for line in caplog.records if line.message == "releases_nothing"] == ["Approved/yes.md"]
 
 
 @requirement("gate:content-bound")
@@ -307,7 +307,7 @@ async def test_a_draft_whose_file_is_gone_leaves_in_the_words_of_the_page(site: 
 
 @requirement("cards:digest")
 async def test_a_draft_that_is_no_mail_any_more_cannot_be_approved_and_says_why(site: Site, desk: Desk) -> None:
-    odd = {"urgent": True, "warnings": ("its sender is odd",), "about": "Question.md"}
+    odd: dict[str, Any] = {"urgent": True, "warnings": ("its sender is odd",), "about": "Question.md"}
     request = await draft(site, desk, **odd)
     (file,) = site.files("Drafts")
     given = frontmatter.parse(file.read_text()).frontmatter

@@ -156,7 +156,9 @@ async def test_what_no_person_wrote_is_no_answer(place: Awaiting) -> None:
     for sender, headers in MACHINES:
         await place.receive(sent, sender, **headers)
     assert await place.look_after(hours=1) == []
-    assert len(await place.desk.mailbox.thread((await place.desk.waiting.find(sent.id)).thread_id)) == 7
+    thread = (await place.desk.waiting.find(sent.id)).thread_id
+    assert thread
+    assert len(await place.desk.mailbox.thread(thread)) == 7
     assert len(await place.awaited()) == 1
     assert len(await place.look_after(days=3)) == 1
 

@@ -590,7 +590,7 @@ async def test_a_vault_that_takes_no_line_hides_no_result_and_the_record_has_it(
     async with site.client("email") as client:
         assert (await said(client, "send_email", **HELLO)).startswith("Email sent successfully.")
     (line,) = [each for each in caplog.records if each.message == "not_in_the_vault"]
-    assert (line.levelname, line.entry["target"]) == ("CRITICAL", "a***@example.org")
+    assert (line.levelname, vars(line)["entry"]["target"]) == ("CRITICAL", "a***@example.org")
     assert site.home.command("log", "--verify").stdout == "whole: 1 entries\n"
 
 

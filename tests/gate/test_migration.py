@@ -106,8 +106,8 @@ async def old(home: Home, url: str, clock: Clock) -> OldDesk:
 
 async def _propose(old: OldDesk) -> None:
     at = to_ms(old.now)
-    yes = {"decided_by": "person", "decided": at}
-    asked = {"revision": 2, "note": MAY_HAVE_LEFT, "token": "lost", "frozen": at, **yes}
+    yes: dict[str, Any] = {"decided_by": "person", "decided": at}
+    asked: dict[str, Any] = {"revision": 2, "note": MAY_HAVE_LEFT, "token": "lost", "frozen": at, **yes}
     again = asked | {"note": "once more"}
     old.propose("waiting")
     old.hold(name_of("held"), old.propose("held").digest)

@@ -26,7 +26,7 @@ from tests.home import Home
 from tests.mail.letters import letter
 from tests.requirements import requirement
 from tests.web.person import served, signed_in
-from tests.web.test_oauth_documents import write_certificates
+from tests.web.proxy import write_certificates
 
 pytestmark = [pytest.mark.anyio, requirement("mail:one-click")]
 

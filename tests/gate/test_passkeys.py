@@ -347,7 +347,7 @@ async def test_a_row_made_from_another_answers_parts_counts_for_nothing(signer: 
     from deskhand.gate.proofs import WrittenAnswer
 
     *facts, _evidence, assertion = rows[0]
-    mine = WrittenAnswer(*facts, assertion)
+    mine = WrittenAnswer._make([*facts, assertion])
     forged = {
         "another text": mine._replace(digest=second.digest),
         "another answer": mine._replace(word="undone"),

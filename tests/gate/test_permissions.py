@@ -3,27 +3,32 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from datetime import datetime, timedelta
+from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import Denied, InvalidInput, NotFound
+from deskhand.foreign.arguments import canonical
 from deskhand.gate import passwords, permissions
 from deskhand.gate.actions import ListedMail, Mail, UpdateEmails
+from deskhand.gate.asking import open_request
 from deskhand.gate.cards import Card, card_of
 from deskhand.gate.permissions import Permission, Terms
 from deskhand.gate.proofs import Typed
 from deskhand.gate.recipients import Recipient
 from deskhand.gate.risk import Risk
+from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
+from deskhand.store import open_store
 from deskhand.web.site import site as web_site
 from tests.gate.site import HELLO, Clock, said
 from tests.home import Home
@@ -153,11 +158,39 @@ async def test_its_end_stays_its_end_when_the_clock_goes_back(home: Home) -> Non
 
 
 @requirement("permission:counted")
-async def test_two_processes_count_one_permission(home: Home) -> None:
-    async with opened(home) as one, opened(home) as other:
-        await one.permit(await one.approve(), per_day=1)
-        answers = await asyncio.gather(one.ask(body="one\n"), other.ask(body="other\n"))
-        assert sum("under a permission" in each for each in answers) == 1
+async def test_two_processes_count_one_permission(home: Home, url: str) -> None:
+    async with opened(home, DESKHAND_DATABASE_URL=url) as one, opened(home, DESKHAND_DATABASE_URL=url) as other:
+        await one.permit(await one.approve(), per_day=3)
+        asked = [place.ask(body=f"{number}\n") for number in range(4) for place in (one, other)]
+        answers = await asyncio.gather(*asked)
+        assert sum("under a permission" in each for each in answers) == 3
+        assert sorted(card.state for card in await one.waiting()) == ["held"] * 3 + ["waiting"]
+    async with opened(home, DESKHAND_DATABASE_URL=url) as later:
+        assert "waits in" in await later.ask(body="after a restart\n")
+
+
+@requirement("permission:counted")
+@settings(deadline=None, max_examples=25)
+@given(st.lists(st.integers(-60, 60), min_size=1, max_size=12), st.integers(1, 3))
+def test_no_jump_of_the_clock_brings_more_than_the_day_has(jumps: list[int], per_day: int) -> None:
+    """Each jump is in hours; the end is two days away."""
+    clock = Clock()
+    with TemporaryDirectory() as place, closing(open_store(f"sqlite:///{place}/desk.db")) as store:
+        made = permissions.make(CARD, MAIL, Terms(per_day, clock() + timedelta(days=2)), "page", clock())
+        store.write_sync(lambda tx: permissions.insert(tx, made))
+        uses: list[datetime] = []
+        ended = False
+        for number, hours in enumerate(jumps):
+            clock.pass_by(hours=hours)
+            now = clock()
+            request = replace(REQUEST, id=f"{number}")
+            open_ones = store.write_sync(permissions.find_open, MAIL)
+            used = bool(open_ones) and store.write_sync(permissions.use, open_ones[0], request, now)
+            ended = ended or max(now, *uses, made.made) >= made.ends
+            assert not (used and ended)
+            assert not (used and sum(at > now - timedelta(days=1) for at in uses) >= per_day)
+            if used:
+                uses.append(now)
 
 
 @requirement("permission:switch")
@@ -194,7 +227,7 @@ async def test_it_takes_what_an_answer_takes(home: Home) -> None:
         terms = Terms(1, place.clock() + timedelta(days=1))
         for proof in ("page", "terminal", "permission", Typed("wrong", "here")):
             with pytest.raises(Denied):
-                await place.desk.answers.permit(card.id, card.digest, terms, "person", proof)  # type: ignore[arg-type]
+                await place.desk.answers.permit(card.id, card.digest, terms, "person", proof)
         assert not await place.desk.permitting.list_all()
 
 
@@ -384,11 +417,11 @@ def test_a_permission_never_covers_what_differs_in_a_field_that_it_names(fields:
     assert made.covers(other, CARD) is not differs
 
 
-def _card() -> Card:
-    from deskhand.gate.asking import open_request
+REQUEST = open_request(MAIL, "email_mcp", None, Clock()())
 
-    request = open_request(MAIL, "email_mcp", None, Clock()())
-    return card_of(request, ((Recipient(MAIL.to, True, "known"),), (), ()), Risk("low", ()), Clock()())
+
+def _card() -> Card:
+    return card_of(REQUEST, ((Recipient(MAIL.to, True, "known"),), (), ()), Risk("low", ()), Clock()())
 
 
 CARD = _card()
@@ -408,3 +441,31 @@ def test_what_is_odd_and_was_not_seen_is_not_covered(card: Card) -> None:
     made = permissions.make(CARD, MAIL, Terms(1, CARD.created + timedelta(days=1)), "page", CARD.created)
     assert made.covers(MAIL, CARD)
     assert not made.covers(MAIL, card)
+
+
+CALL = ToolCall(server="git", tool="push", arguments='{"a":1,"b":["x"]}', definition="d", asker="me")
+JSON = st.recursive(
+    st.none() | st.booleans() | st.sampled_from([0, 1, 1.0, -0.0, 2, "1", "x", "X", "x ", ""]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab"), inner, max_size=2),
+    max_leaves=4,
+)
+CHANGES = {
+    "server": st.sampled_from(["git", "Git"]),
+    "tool": st.sampled_from(["push", "pull"]),
+    "definition": st.sampled_from(["d", "e"]),
+    "asker": st.sampled_from(["me", "you"]),
+    "at": st.sampled_from([None, Workplace(folder="/srv", session="one")]),
+    "arguments": st.just(CALL.arguments)
+    | st.dictionaries(st.sampled_from("abc"), JSON | st.just(["x"]) | st.just(1), max_size=3).map(canonical),
+    "template": st.sampled_from(["", "Push"]),
+}
+
+
+@requirement("permission:narrow")
+@given(st.fixed_dictionaries({}, optional=CHANGES))
+def test_a_permission_for_a_call_is_for_the_same_bytes_of_arguments(changes: dict[str, object]) -> None:
+    other = CALL.model_copy(update=changes)
+    card = card_of(open_request(CALL, "guard_mcp", None, Clock()()), ((), (), ()), Risk("low", ()), Clock()())
+    made = permissions.make(card, CALL, Terms(1, card.created + timedelta(days=1)), "page", card.created)
+    differs = any(getattr(other, name) != getattr(CALL, name) for name in CHANGES if name != "template")
+    assert made.covers(other, card) is not differs

@@ -18,6 +18,7 @@ from deskhand.gate.proofs import Typed
 from deskhand.gate.requests import Request
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.email import email_server
+from deskhand.store import Transaction
 from deskhand.web.site import site as web_site
 from tests.gate.site import HELLO, Clock, said
 from tests.home import Home
@@ -174,9 +175,13 @@ async def test_a_hand_written_approval_and_a_moved_draft_release_nothing(safe: S
 @requirement("proof:stored")
 async def test_a_row_that_was_changed_by_hand_sends_nothing(safe: Safe) -> None:
     card = await safe.ask()
+    sql = "UPDATE requests SET state = ?, due = 1, proof = 'password', decided_by = 'person' WHERE id = ?"
+
+    def set_state(tx: Transaction, state: str) -> None:
+        tx.execute(sql, state, card.id)
+
     for state in ("approved", "held", "sending"):
-        sql = "UPDATE requests SET state = ?, due = 1, proof = 'password', decided_by = 'person' WHERE id = ?"
-        await safe.desk.store.write(lambda tx, sql=sql, state=state: tx.execute(sql, state, card.id))
+        await safe.desk.store.write(set_state, state)
         assert await safe.settle() == 0
         assert (await safe.card(card)).state == "waiting"
 

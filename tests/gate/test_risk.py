@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import process_time
+from typing import Any
 
 import pytest
 
@@ -170,7 +171,7 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
     ],
 )
 def test_each_risk_is_named_and_the_gravest_sets_the_level(
-    change: dict[str, object], level: str, reasons: list[str]
+    change: dict[str, Any], level: str, reasons: list[str]
 ) -> None:
     found = assess(replace(FACTS, **change))
 

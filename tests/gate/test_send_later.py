@@ -50,6 +50,7 @@ async def asked(site: Site, desk: Desk, client: Client, **later: float) -> tuple
 @pytest.mark.parametrize("how", ["page", "terminal", "vault"])
 async def test_what_is_approved_leaves_at_its_time_and_once(site: Site, desk: Desk, client: Client, how: str) -> None:
     card, at = await asked(site, desk, client, days=20)
+    assert card.send_at
     assert iso(card.send_at) == at
     assert f"leave from me@example.com at {at}" in site.pending().read_text().replace("\\", "")
     if how == "page":
@@ -78,6 +79,7 @@ async def test_what_is_approved_leaves_at_its_time_and_once(site: Site, desk: De
     told = await call(client, send_at=at)
 
     assert "no_approval" in again or "it is approved and leaves at its time" in again
+    assert due
     assert iso(due) == at
     assert early == []
     assert len(site.gmail.delivered) == 1
@@ -141,6 +143,8 @@ async def test_another_time_is_another_mail_and_an_edit_keeps_it(site: Site, des
     site.write("yes.md")
     request = await desk.store.read(ledger.find, card.id)
 
+    assert edited.send_at
+    assert card.send_at
     assert (iso(edited.send_at), edited.digest == card.digest) == (at, False)
     assert "no_approval" in await call(client, send_at=iso(card.send_at + timedelta(hours=1)))
     assert request.expires == card.send_at + timedelta(days=7)

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 
@@ -10,6 +11,7 @@ from deskhand.config import load
 from deskhand.gate import sends
 from deskhand.gate.actions import ListedMail, Mail, MailChange
 from deskhand.gate.signatures import sign
+from deskhand.store import Transaction
 from tests.home import Home
 from tests.requirements import requirement
 
@@ -58,8 +60,12 @@ async def test_the_window_of_an_account_counts_its_own_mails_and_those_of_nobody
     rows = [("1", "a@x.de"), ("2", "a@x.de"), ("3", "c@x.de"), ("4", None)]
     sql = "INSERT INTO sends (action_id, at, account) VALUES (?, ?, ?)"
     at = round(NOW.timestamp() * 1000)
+
+    def insert(tx: Transaction, name: str, account: str | None) -> None:
+        tx.execute(sql, name, at, account)
+
     for name, account in rows:
-        await desk.store.write(lambda tx, name=name, account=account: tx.execute(sql, name, at, account))
+        await desk.store.write(partial(insert, name=name, account=account))
     since = NOW - timedelta(hours=1)
     counted = {
         account: len(await desk.store.read(sends.sent_since, since, account)) for account in ("A@x.de", "c@x.de", "e")

@@ -22,5 +22,11 @@ def drafted(name: str, to: str, at: datetime, **more: Any) -> Request:
 
 def _request(name: str, to: str, at: datetime, **more: Any) -> Request:
     mail = Mail(kind="send_email", account="me@example.com", to=to, subject="x", body="y\n")
-    known = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest, "state": "waiting"}
+    known: dict[str, Any] = {
+        "asked": mail.digest,
+        "proposed": mail,
+        "action": mail,
+        "digest": mail.digest,
+        "state": "waiting",
+    }
     return Request(id=name, send_id=name, created=at, **known | more)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from multiprocessing.connection import Connection
+from typing import Any
 
 from deskhand.app import Desk
 from deskhand.config import load
@@ -46,7 +47,7 @@ class Unreliable:
 
 
 async def work(desk: Desk, lease: timedelta, chance: int, receive: Receive, answer: Answer) -> None:
-    mailbox = Unreliable(desk.mailbox, chance) if chance else desk.mailbox
+    mailbox: Any = Unreliable(desk.mailbox, chance) if chance else desk.mailbox
     gate = Gate(desk.settings, desk.store, lambda: mailbox, desk.door, desk.now, lease)
     answer("ready")
     while line := await asyncio.to_thread(receive):

@@ -28,7 +28,7 @@ class ModelStub:
         self._thread.join()
         self._server.server_close()
 
-    def environment(self, provider: str = "openai") -> dict[str, str]:
+    def environment(self, provider: str = "openai") -> dict[str, Any]:
         return {
             "DESKHAND_MODEL": f"{provider}:stub",
             "DESKHAND_MODEL_BASE_URL": f"http://127.0.0.1:{self._server.server_port}",

@@ -5,7 +5,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +45,11 @@ name = "lists"
 list_mail = true
 decision = "archive"
 """
+
+
+def local(desk: Desk) -> LocalMailbox:
+    assert isinstance(desk.mailbox, LocalMailbox)
+    return desk.mailbox
 
 
 @dataclass
@@ -107,10 +112,12 @@ class Office:
 
         asyncio.run(whole())
 
-    def start(self, python: str | None = None, **variables: str) -> "subprocess.Popen[str]":
+    def start(
+        self, python: str | None = None, arguments: Sequence[str] = (), **variables: str
+    ) -> "subprocess.Popen[str]":
         """An orchestrator that runs, in a process group of its own."""
         return subprocess.Popen(
-            [python or warm_python(), "-m", "deskhand", "orchestrate"],
+            [python or warm_python(), "-m", "deskhand", "orchestrate", *arguments],
             env=self.home.environment | variables,
             stderr=subprocess.PIPE,
             text=True,

@@ -13,7 +13,7 @@ from deskhand.servers.obsidian import obsidian_server
 from deskhand.servers.server import DeskServer
 from deskhand.servers.triage import triage_tools
 from tests.mail.letters import letter
-from tests.orchestrator.office import Office, question
+from tests.orchestrator.office import Office, local, question
 from tests.requirements import requirement
 
 pytestmark = pytest.mark.anyio
@@ -27,7 +27,7 @@ def of(result: Any) -> Any:
 @requirement("orchestrator:assistant")
 async def test_an_assistant_lists_what_waits_and_its_decision_becomes_a_draft(office: Office) -> None:
     desk = office.desk()
-    await desk.mailbox.receive([Incoming(letter(subject="Hm", message_id="<h@x>"), seen=False)])
+    await local(desk).receive([Incoming(letter(subject="Hm", message_id="<h@x>"), seen=False)])
     orchestrator = Orchestrator(desk)
     await orchestrator.once()
     async with Client(DeskServer("desk", triage_tools(desk))) as client:
@@ -60,7 +60,7 @@ async def test_an_assistant_lists_what_waits_and_its_decision_becomes_a_draft(of
 @requirement("orchestrator:rejected")
 async def test_what_the_person_said_no_to_does_not_wait_again_whoever_writes_it(office: Office) -> None:
     desk = office.desk()
-    await desk.mailbox.receive([Incoming(letter(subject="Hm", message_id="<h@x>"), seen=False)])
+    await local(desk).receive([Incoming(letter(subject="Hm", message_id="<h@x>"), seen=False)])
     orchestrator = Orchestrator(desk)
     await orchestrator.once()
     async with Client(DeskServer("desk", triage_tools(desk))) as client:
@@ -91,7 +91,7 @@ async def test_what_the_person_said_no_to_does_not_wait_again_whoever_writes_it(
 @requirement("notes:paths")
 async def test_no_text_of_a_tool_gets_into_a_draft_and_none_is_recorded_as_the_persons(office: Office) -> None:
     desk = office.desk()
-    await desk.mailbox.receive([Incoming(question(), seen=False)])
+    await local(desk).receive([Incoming(question(), seen=False)])
     orchestrator = Orchestrator(desk)
     await orchestrator.once()
     draft = office.only("Drafts")

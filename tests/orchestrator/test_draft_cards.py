@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -59,9 +60,13 @@ def test_a_draft_is_a_card_and_leaves_exactly_as_the_person_edited_it(office: Of
     assert (original.subject, original.text.strip()) == ("A question 0", "How are you?")
 
     words = Letter("ann@example.org", "Re: A question, answered", "Dear Ann,\r\n\r\nthe answer is 42: \u00e4.\r\n")
+
+    async def edit(desk: Desk, letter: Letter) -> Card:
+        return await desk.answers.edit(card.id, card.digest, letter, "person")
+
     for bad in (Letter("ann", "x", "y"), Letter("ann@example.org", "x", " \n")):
         with pytest.raises(InvalidInput):
-            at_the_desk(office, lambda desk, bad=bad: desk.answers.edit(card.id, card.digest, bad, "person"))
+            at_the_desk(office, partial(edit, letter=bad))
     approved = at_the_desk(office, lambda desk: desk.answers.approve_edited(card.id, card.digest, words, "person"))
     assert (approved.state, approved.revision) == ("approved", 2)
     assert "+the answer is 42: \u00e4." in approved.difference

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -47,10 +48,14 @@ def shared(request: pytest.FixtureRequest, office: Office) -> Office:
 def test_killed_workers_lose_nothing_and_do_nothing_twice(shared: Office) -> None:
     number = 24
     shared.receive(*(question(each) for each in range(number)))
+
+    def holds(folder: str, least: int) -> bool:
+        return len(shared.files(folder)) >= least
+
     # Killed as soon as the first notes, drafts or sends show: in the middle of the work, not before it.
     for folder, least in (("Needs_Action", 1), ("Drafts", 6), ("Drafts", 14)):
         worker = shared.start()
-        until(lambda folder=folder, least=least: len(shared.files(folder)) >= least)
+        until(partial(holds, folder, least))
         ended(worker, signal.SIGKILL)
 
     worker = shared.start()

@@ -391,3 +391,65 @@ def test_connecting_takes_no_variable_of_this_shell_along_and_says_so(account: A
 
     assert "DESKHAND_ADDRESS is set in this shell only" in done.stderr
     assert "other@example.com" not in (account.folder / FILES["cursor"]).read_text()
+
+
+THEIRS = """{
+  // mine
+  "model": "opus",
+  "hooks": {
+    "PreToolUse": [{"matcher": "Bash", "hooks": [{"type": "command", "command": "check"}]}],
+    "Stop": [{"hooks": [{"type": "command", "command": "bell"}]}]
+  }
+}
+"""
+
+
+@requirement("claude:connected")
+def test_the_hooks_of_claude_code_come_among_those_of_others_and_go_again(account: Account) -> None:
+    account.set_up()
+    settings = account.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(THEIRS)
+    connect = ("connect", "claude-code", "--permissions")
+
+    done = account.deskhand(*connect, "--yes")
+
+    assert done.code == 0, done.err
+    assert "--permission-prompt-tool mcp__deskhand-claude__permission_prompt" in done.out
+    hooks = jsonc.loads(settings.read_text())["hooks"]
+    own = hooks["PreToolUse"][1]
+    assert hooks["PreToolUse"][0]["hooks"] == [{"type": "command", "command": "check"}]
+    assert [own["hooks"][0]["timeout"], hooks["PermissionRequest"][0]["hooks"]] == [60, own["hooks"]]
+    assert own["hooks"][0]["command"].endswith("deskhand claude-hook")
+    assert f"DESKHAND_HOME={account.home}" in own["hooks"][0]["command"]
+    entry = json.loads((account.folder / ".claude.json").read_text())["mcpServers"]["deskhand-claude"]
+    assert entry["args"][-2:] == ["mcp", "claude"]
+    assert "nothing was changed" in account.deskhand(*connect, "--yes").out
+    assert account.deskhand(*connect, "--undo", "--yes").code == 0
+    assert settings.read_text() == THEIRS
+    assert not (account.folder / ".claude.json").exists()
+    assert account.deskhand(*connect, "--undo", "--yes").code == 4
+
+    account.deskhand(*connect, "--yes")
+    changed = settings.read_text().replace("opus", "sonnet")
+    settings.write_text(changed)
+    assert account.deskhand(*connect, "--undo", "--yes").code == 0
+    assert jsonc.loads(settings.read_text()) == jsonc.loads(THEIRS.replace("opus", "sonnet"))
+    assert "// mine" in settings.read_text()
+
+
+@requirement("claude:connected")
+def test_settings_that_cannot_be_read_are_left_alone_and_others_have_no_such_hooks(account: Account) -> None:
+    account.set_up()
+    settings = account.folder / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    for wrong in ("{", "[]", '{"hooks": []}', '{"hooks": {"PreToolUse": {}}}', '{"hooks": null}'):
+        settings.write_text(wrong)
+        assert account.deskhand("connect", "claude-code", "--permissions", "--yes").code == 2, wrong
+        assert settings.read_text() == wrong
+        assert not (account.folder / ".claude.json").exists()
+    settings.unlink()
+    assert account.deskhand("connect", "codex", "--permissions", "--yes").code == 2
+    shown = account.deskhand("connect", "claude-code", "--permissions", "--print", "--json").json
+    assert "claude-hook" in shown["hooks"]
+    assert not settings.exists()

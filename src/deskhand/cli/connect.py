@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
 from deskhand.cli.command import command, confirm, flag, opened_desk, shell_variables, tell
-from deskhand.errors import DeskError, NotFound
+from deskhand.errors import DeskError, InvalidInput, NotFound
 from deskhand.running import find
 from deskhand.servers import SERVERS
 from deskhand.setup.clients import CLIENTS, Address, Client, Program, entry, file_of, this_program
@@ -17,15 +17,27 @@ if TYPE_CHECKING:
     from deskhand.app import Desk
     from deskhand.setup.connect import ClientPlan
 
+CLAUDE_HOOK = "claude-hook"
+_HEADLESS = "Without a terminal, add: claude -p --permission-prompt-tool mcp__deskhand-claude__permission_prompt"
+
 
 def add_to(commands: Any) -> None:
     made = command(commands, "connect", _connect, "make the desk known to an assistant's program", json=True)
     made.add_argument("client", choices=CLIENTS, help="which program")
     made.add_argument("--server", choices=SERVERS, default="desk", help="which server of the desk (default desk)")
+    flag(made, "--permissions", "claude-code only: ask on the desk's page before it uses a tool of its own")
     flag(made, "--http", "to the running desk, with a token of its own")
     flag(made, "--print", "show what to put where; change nothing")
     flag(made, "--undo", "put back what was there before")
     flag(made, "--yes", "do not ask")
+    hook = command(commands, CLAUDE_HOOK, _answer_hook, "answer a hook of Claude Code, see `connect --permissions`")
+    hook.add_argument("--wait", type=float, default=50, help="seconds for the person to answer, at most 50 (default)")
+
+
+def _answer_hook(options: argparse.Namespace) -> int:
+    from deskhand.hook import main
+
+    return main(options.wait)
 
 
 def _connect(options: argparse.Namespace) -> int:
@@ -33,6 +45,10 @@ def _connect(options: argparse.Namespace) -> int:
     from deskhand.setup.connect import entry_name
 
     client = CLIENTS[options.client]
+    if options.permissions:
+        if client.name != "claude-code":
+            raise InvalidInput("--permissions is for claude-code alone", hint=f"{client.title} asks by itself")
+        options.server = "claude"
     name = entry_name(options.server)
     loaded = load()
     with opened_desk(loaded.settings) as desk:
@@ -58,7 +74,14 @@ def _print(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
         text += f"\n\nTOKEN is what `deskhand token create --name {client.name}-{name}` prints."
     if own:
         text += f"\n\nor with its own command:\n\n{own}"
-    tell(options, {"client": client.name, "file": str(file), "entry": shown, "command": own}, text)
+    facts = {"client": client.name, "file": str(file), "entry": shown, "command": own}
+    if options.permissions:
+        from deskhand.setup import claude_hooks
+
+        facts["hooks"] = claude_hooks.snippet(_hook(desk))
+        place = claude_hooks.settings_file(environment.variables())
+        text += f"\n\nand its hooks in {place}:\n\n{facts['hooks']}\n\n{_HEADLESS}"
+    tell(options, facts, text)
     return 0
 
 
@@ -67,11 +90,15 @@ def _write(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
 
     file = file_of(client, environment.variables())
     plan = plan_entry(client, file, name, _server(desk, options, "TOKEN"))
-    if not plan.changes:
+    hooks = _plan_hooks(desk, options)
+    if not plan.changes and not (hooks and hooks.changes):
         return _say(plan, options, "connected already; nothing was changed", changed=False)
-    _show(plan, options)
-    if not confirm(f"Write this to {file}?", yes=options.yes):
+    for each in filter(None, (plan, hooks)):
+        _show(each, options)
+    if not confirm("Write this?", yes=options.yes):
         return _say(plan, options, "nothing was changed", changed=False)
+    if hooks is not None:
+        connect(desk.settings.home, hooks, None, desk.now())
     token_name = None
     if options.http:
         token_name = f"{client.name}-{name}"
@@ -85,19 +112,48 @@ def _write(desk: "Desk", client: Client, name: str, options: argparse.Namespace)
     text = f"{client.title} knows the desk as {name}; restart it"
     if made.backup:
         text += f"; what was there is in {made.backup}"
+    return _say(plan, options, "\n".join([text, *_list_notes(client, options)]), changed=True)
+
+
+def _list_notes(client: Client, options: argparse.Namespace) -> list[str]:
+    """What the person has to know of it afterwards."""
+    notes: list[str] = []
     if client.note:
-        text += f"\n{client.title}: {client.note}"
-    return _say(plan, options, text, changed=True)
+        notes.append(f"{client.title}: {client.note}")
+    if options.permissions:
+        notes.append(f"It asks on the desk's page before it uses a tool of its own. {_HEADLESS}")
+    return notes
+
+
+def _plan_hooks(desk: "Desk", options: argparse.Namespace) -> "ClientPlan | None":
+    from deskhand.setup import claude_hooks
+
+    if not options.permissions:
+        return None
+    return claude_hooks.plan_hooks(claude_hooks.settings_file(environment.variables()), _hook(desk))
+
+
+def _hook(desk: "Desk") -> Program:
+    return this_program(desk.settings.home, CLAUDE_HOOK)
 
 
 def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) -> int:
     from deskhand.setup.connect import disconnect, plan_undo
 
-    plan = plan_undo(desk.settings.home, client, file_of(client, environment.variables()), name)
-    _show(plan, options)
-    if not confirm(f"Take this out of {plan.file}?", yes=options.yes):
+    home = desk.settings.home
+    plan = plan_undo(home, client, file_of(client, environment.variables()), name)
+    hooks = None
+    if options.permissions:
+        from deskhand.setup import claude_hooks
+
+        hooks = claude_hooks.plan_undo(home, claude_hooks.settings_file(environment.variables()))
+    for each in filter(None, (plan, hooks)):
+        _show(each, options)
+    if not confirm("Take this out?", yes=options.yes):
         return _say(plan, options, "nothing was changed", changed=False)
-    known = disconnect(desk.settings.home, plan, desk.now())
+    if hooks is not None:
+        disconnect(home, hooks, desk.now())
+    known = disconnect(home, plan, desk.now())
     if known is not None and known.token is not None:
         _revoke(desk, known.token)
     return _say(plan, options, f"{client.title} no longer knows {name}", changed=True)
@@ -105,7 +161,7 @@ def _undo(desk: "Desk", client: Client, name: str, options: argparse.Namespace) 
 
 def _server(desk: "Desk", options: argparse.Namespace, token: str) -> Program | Address:
     if not options.http:
-        return this_program(desk.settings.home, options.server)
+        return this_program(desk.settings.home, "mcp", options.server)
     path = SERVERS[options.server].path
     running = find(desk.settings.home)
     port = running.port if running else desk.settings.inbox_port

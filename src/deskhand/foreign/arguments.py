@@ -1,13 +1,17 @@
 """The arguments of a call: the one way in which they are written down, and what stands at a path in them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from deskhand.errors import FieldProblem, InvalidInput
 
 MOST = 1_000_000
 """Characters of the arguments; nobody can say yes to more."""
+MOST_DEEP = 100
+MOST_ROWS = 200
+MOST_CHARACTERS = 60_000
+"""What a card shows of the arguments; the whole of them can be downloaded."""
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
@@ -19,7 +23,26 @@ def canonical(arguments: Mapping[str, Any]) -> str:
         raise refuse("arguments", f"the arguments cannot be written as JSON: {error}") from error
     if len(text) > MOST:
         raise refuse("arguments", f"{len(text):,} characters are more than anybody can approve")
+    if _is_deeper(arguments, MOST_DEEP):
+        raise refuse("arguments", f"more than {MOST_DEEP} levels are more than anybody can read")
     return text
+
+
+def _is_deeper(value: Any, most: int) -> bool:
+    level = [value]
+    for _ in range(most + 1):
+        level = [inner for each in level for inner in _inside(each)]
+    return bool(level)
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    match value:
+        case dict():
+            return value.values()
+        case list():
+            return value
+        case _:
+            return ()
 
 
 def find_values(values: Any, path: str) -> list[Any]:
@@ -59,6 +82,19 @@ def list_rows(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
                 yield from list_rows(each, f"{path}.{place}")
         case _ if path:
             yield path, write_value(value)
+
+
+def shorten_rows(rows: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str], ...], int]:
+    """As many as a page can show, and how many are not there, or not whole."""
+    shown: list[tuple[str, str]] = []
+    left = MOST_CHARACTERS
+    for name, text in rows[:MOST_ROWS]:
+        left -= len(name) + len(text)
+        if left < 0:
+            beginning = (name[:MOST_CHARACTERS], f"{text[: max(0, len(text) + left)]} […]")
+            return (*shown, beginning), len(rows) - len(shown)
+        shown.append((name, text))
+    return tuple(shown), len(rows) - len(shown)
 
 
 def write_value(value: Any) -> str:

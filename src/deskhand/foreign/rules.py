@@ -21,7 +21,7 @@ FILE = "guard.toml"
 LONGEST_NAME = 40
 _NAME = re.compile(r"[a-z][a-z0-9-]*", re.ASCII)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-_RESERVED = frozenset({"desk", "email", "gmail", "obsidian", "tasks", "agentmail"})
+_RESERVED = frozenset({"desk", "email", "gmail", "obsidian", "tasks", "agentmail", "claude"})
 Verdict = Literal["pass", "ask", "deny"]
 
 

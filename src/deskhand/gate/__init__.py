@@ -93,7 +93,7 @@ class Gate(Performer):
             action = await asyncio.to_thread(finish, meant, proposal, self._settings)
             await asyncio.to_thread(demand_sendable, action, call.started)
             call = replace(call, target=action.target)
-            request = await self._find_asked(action)
+            request = await self.find_asked(action)
             if request and (told := await self._go_on_with(request, call)):
                 return told
             demand_in_time(action, call.started)
@@ -156,7 +156,8 @@ class Gate(Performer):
         written, _ = await self._door.find_hand_written(mail)
         return bool(written)
 
-    async def _find_asked(self, action: Action) -> Request | None:
+    async def find_asked(self, action: Action) -> Request | None:
+        """What became of exactly this, when it was asked for last."""
         found = await self._store.read(ledger.find_asked, action.digest)
         if found is None:
             return None

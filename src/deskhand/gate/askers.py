@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 _ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
-_DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp")
+_DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp", "claude_mcp")
 
 
 @contextmanager

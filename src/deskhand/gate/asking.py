@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from deskhand.clock import from_ms, iso, to_ms
 from deskhand.errors import UnderWay
@@ -11,7 +11,6 @@ from deskhand.gate.actions import Action
 from deskhand.gate.door import Door
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.outcomes import NotApproved
-from deskhand.gate.question import Question
 from deskhand.gate.requests import LIFETIME, Request, describe_earlier_send, file_name
 from deskhand.mail import FullMessage
 from deskhand.mail.addresses import addresses_in
@@ -96,7 +95,7 @@ def open_request(
         file=file_name(name, action.kind, 1),
         folder="Pending_Approval",
         created=now,
-        expires=max(now, action.send_at or now) + _lifetime(action),
+        expires=max(now, action.send_at or now) + (action.lifetime or LIFETIME),
         asked_by=by,
         asker=askers.current_asker(),
         sender=sender,
@@ -104,12 +103,6 @@ def open_request(
         warnings=warnings,
         note=note,
     )
-
-
-def _lifetime(action: Action) -> timedelta:
-    if isinstance(action, Question):
-        return timedelta(minutes=action.minutes)
-    return LIFETIME
 
 
 def _released(request: Request) -> str:

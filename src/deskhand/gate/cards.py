@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from deskhand import clock
+from deskhand.foreign.arguments import shorten_rows
+from deskhand.foreign.edits import TextEdit
 from deskhand.gate.actions import addresses_of
 from deskhand.gate.askers import describe_asker
 from deskhand.gate.enclosures import Enclosure
@@ -51,6 +53,10 @@ class Card:
     body: str
     rows: tuple[tuple[str, str], ...]
     """The arguments of a call, each by its path."""
+    unshown: int
+    """So many of them are too much for a card."""
+    edits: tuple[TextEdit, ...]
+    """What a call would change in texts."""
     attachments: tuple[Enclosure, ...]
     send_at: datetime | None
     html: str
@@ -122,6 +128,7 @@ def name_recipients(request: Request, known: Acquaintance) -> Named:
 def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
     mail = request.action
     state, until = _standing(request, now)
+    rows, unshown = shorten_rows(mail.rows)
     return Card(
         id=request.id,
         kind="draft" if request.origin == "draft" else mail.kind,
@@ -134,7 +141,9 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         bcc=named[2],
         subject=mail.subject,
         body=mail.body,
-        rows=mail.rows,
+        rows=rows,
+        unshown=unshown,
+        edits=mail.edits,
         attachments=mail.attachments,
         send_at=mail.send_at,
         html=mail.html,

@@ -1,12 +1,14 @@
 """The face of an action: what a request, its card, its file and the record ask of it, whatever its kind."""
 
 import json
+from datetime import timedelta
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from deskhand.foreign.edits import TextEdit
 from deskhand.gate.enclosures import Enclosure
 
 
@@ -36,8 +38,18 @@ class Face(BaseModel):
     """Whether the same call soon afterwards is taken for the one whose answer was lost."""
 
     @property
+    def lifetime(self) -> timedelta | None:
+        """How long it waits for an answer, where that is not as long as anything does."""
+        return None
+
+    @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """What it says, name by name; empty where its body says it all."""
+        return ()
+
+    @property
+    def edits(self) -> tuple[TextEdit, ...]:
+        """What it would change in texts elsewhere."""
         return ()
 
     @cached_property

@@ -14,6 +14,7 @@ from typing import Any
 
 from deskhand.clock import iso
 from deskhand.errors import FieldProblem, InvalidInput, printable
+from deskhand.foreign.arguments import shorten_rows
 from deskhand.gate.actions import MAIL_TYPES, Action, Mail, SendEmail, addresses_of
 from deskhand.gate.folders import RequestFile
 from deskhand.gate.requests import Request
@@ -111,6 +112,14 @@ def _properties(request: Request) -> dict[str, Any]:
     return found
 
 
+def _list_arguments(action: Action) -> str:
+    rows, unshown = shorten_rows(action.rows)
+    listed = [f"{escape(name)}\n\n{fenced(text)}" for name, text in rows]
+    if unshown:
+        listed.append(f"{unshown:,} more are in the message alone.")
+    return "\n\n".join(listed)
+
+
 def _heading(action: Action) -> dict[str, str]:
     """Who gets it, and what it is about."""
     copies = {name: line for name, line in (("cc", action.cc), ("bcc", action.bcc)) if line}
@@ -131,9 +140,7 @@ def _page(request: Request, how: str) -> str:
     if action.html:
         parts.insert(3, f"## HTML\n\nMost readers see the same text as this page:\n\n{fenced(action.html)}")
     if action.rows:
-        parts.insert(
-            2, "## Arguments\n\n" + "\n\n".join(f"{escape(name)}\n\n{fenced(text)}" for name, text in action.rows)
-        )
+        parts.insert(2, f"## Arguments\n\n{_list_arguments(action)}")
     if action.attachments:
         parts.insert(3, "## Attachments\n\n" + "\n".join(f"- {escape(each.describe())}" for each in action.attachments))
     if len(action.everybody) > 1:

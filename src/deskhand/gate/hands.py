@@ -66,16 +66,17 @@ class ChangeHand:
 
 
 class AnswerHand:
-    """A yes to a question is its answer. It may be given twice, so that nobody has to know whether it was."""
+    """A yes is all that whoever asked waits for. It may be given twice, so that nobody has to know whether it was."""
 
     steps = 1
 
-    def __init__(self, question: Question) -> None:
-        self._question = question
+    def __init__(self, asked: Question | ToolCall) -> None:
+        self._asked = asked
 
     async def prepare(self) -> str:
-        self._question.demand_answer("yes")
-        return self._question.digest
+        if isinstance(self._asked, Question):
+            self._asked.demand_answer("yes")
+        return self._asked.digest
 
     async def send(self, token: str, keep: Keep) -> Sent:
         await keep(token)
@@ -169,7 +170,9 @@ async def hand_for(
             return ChangeHand(mailbox(), change)
         case LeaveList() as leaving:
             return LeaveHand(leaving)
-        case ToolCall() as call:
+        case ToolCall(at=None) as call:
             return CallHand(servers, call)
+        case ToolCall() as own:
+            return AnswerHand(own)
         case Question() as question:
             return AnswerHand(question)

@@ -156,6 +156,8 @@ def describe(permission: Permission) -> str:
     names = permission.names
     if "tool" in names:
         what = f"{names['tool']} of {names['server']} with exactly {names['arguments']}, for {names['asker']}"
+        if "at" in names:
+            what += f" in {names['at']['folder']}"
     else:
         where = f" in the thread of “{names['subject']}”" if names.get("thread_id") else f" about “{names['subject']}”"
         everybody = ", ".join(names[name] for name in ("to", "cc", "bcc") if names.get(name))

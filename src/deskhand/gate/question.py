@@ -1,6 +1,7 @@
 """A question of an assistant to the person: nothing leaves the desk but the answer, to whoever asked."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
@@ -30,6 +31,10 @@ class Question(NoMail):
 
     def digested(self) -> dict[str, Any]:
         return self.model_dump(mode="json", exclude={"minutes"})
+
+    @property
+    def lifetime(self) -> timedelta:
+        return timedelta(minutes=self.minutes)
 
     account: ClassVar[str] = ""
     to: ClassVar[str] = ""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from deskhand import unseen
+from deskhand.foreign.arguments import shorten_rows
 from deskhand.gate.actions import Action, Mail, MailChange, addresses_of
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.leaving import LeaveList
@@ -312,11 +313,18 @@ def assess_change(change: MailChange) -> Risk:
 
 def assess_call(call: ToolCall, made_before: str | None) -> Risk:
     """What is odd about a call: all that its arguments say is looked at as the text of a mail is."""
-    names = {part for path, _ in call.rows for part in path.split(".")}
+    rows = call.rows
+    names = {part for path, _ in rows for part in path.split(".")}
     odd = [name for name in (call.tool, *sorted(names)) if count_scripts(name) > 1 or unseen.describe(name)]
-    text = "\n".join(value for _, value in call.rows)
+    text = "\n".join(value for _, value in rows)
+    if call.at is not None:
+        made_before = None  # a program's own commands are run again and again
     facts = Facts(call.server, (), call.subject, text, as_text=True, sent_before=made_before)
     found = [each for check in _TEXT_CHECKS for each in check(facts)]
+    if unshown := shorten_rows(rows)[1]:
+        found.append(
+            ("high", f"{unshown:,} of {len(rows):,} arguments are not on the card: read the whole call first.")
+        )
     found += [("high", f"A name in it mixes alphabets or hides something: {name}.") for name in odd[:10]]
     return _weigh(found)
 

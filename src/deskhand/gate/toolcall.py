@@ -3,23 +3,37 @@
 import json
 import re
 from collections.abc import Mapping
+from datetime import timedelta
 from functools import lru_cache
+from operator import not_
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from deskhand.errors import printable
 from deskhand.foreign.arguments import canonical, find_values, list_rows, refuse, write_value
+from deskhand.foreign.edits import TextEdit, find_edits, find_rewrite
 from deskhand.foreign.schemas import find_problem
 from deskhand.gate.face import NoMail
 
 SHOWN_IN_TITLE = 80
+OWN_LIFETIME = timedelta(days=1)
+"""How long a program waits for the yes to a call of its own tool."""
 _GAP = re.compile(r"\{([^{}]{1,200})\}")
 
 
+class Workplace(BaseModel):
+    """Where a program works that makes the call itself, as soon as it has the yes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    folder: str
+    session: str
+
+
 class ToolCall(NoMail):
-    way_back = "What another server has done, the desk cannot undo; before it was called: move this file to Rejected/."
-    caution = ("Another server does it, and the desk cannot take it back.",)
+    way_back = "What such a call has done, the desk cannot undo; before it was made: move this file to Rejected/."
+    caution = ("Another program does it, and the desk cannot take it back.",)
     noun = "call"
     may_be_permitted = True
     done = "been made"
@@ -42,9 +56,26 @@ class ToolCall(NoMail):
     """The rule's title, with {path} where an argument stands."""
     shape: dict[str, Any] = Field(default_factory=dict)
     """The schema of the arguments; the definition's digest covers it."""
+    at: Workplace | None = Field(None, exclude_if=not_)
+    """Of a tool that whoever asks has itself; None for another server's."""
+    before: str = Field("", exclude_if=not_)
+    """What the file holds now that the call would write."""
 
     def digested(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"template", "shape"})
+        return self.model_dump(mode="json", exclude={"template", "shape", "before"})
+
+    def named(self) -> dict[str, Any]:
+        """Without the session: what is permitted in a folder is permitted tomorrow too."""
+        fields = self.digested()
+        if self.at is not None:
+            fields["at"] = {"folder": self.at.folder}
+        return fields
+
+    @property
+    def lifetime(self) -> timedelta | None:
+        if self.at is None:
+            return None
+        return OWN_LIFETIME
 
     @property
     def values(self) -> dict[str, Any]:
@@ -66,7 +97,7 @@ class ToolCall(NoMail):
     def subject(self) -> str:
         """The rule's title with the arguments in it, else what is called."""
         if not self.template:
-            return printable(f"Call {self.tool} of {self.server}")
+            return printable(f"Call {self.tool} of {self.server}", 200)
         values = self.values
         return _GAP.sub(lambda gap: _shown_at(values, gap[1]), self.template)
 
@@ -78,7 +109,18 @@ class ToolCall(NoMail):
     @property
     def rows(self) -> tuple[tuple[str, str], ...]:
         """Each argument by its path; a text as a text."""
-        return tuple(list_rows(self.values))
+        arguments = tuple(list_rows(self.values))
+        if self.at is None:
+            return arguments
+        return (("in the folder", self.at.folder), *arguments)
+
+    @property
+    def edits(self) -> tuple[TextEdit, ...]:
+        """What it would change in a text, where it says what stands there and what shall."""
+        found = tuple(find_edits(self.values))
+        if self.before and not found:
+            return tuple(find_rewrite(self.values, self.before))
+        return found
 
     @property
     def question(self) -> str:
@@ -86,6 +128,8 @@ class ToolCall(NoMail):
 
     @property
     def about(self) -> str:
+        if self.at is not None:
+            return f"{self.server} would use its own tool {self.tool} with exactly these arguments."
         return f"The tool {self.tool} of the server {self.server} would be called with exactly these arguments."
 
     def edit(self, changes: Mapping[str, str]) -> "ToolCall":

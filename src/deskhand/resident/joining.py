@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -31,8 +32,9 @@ GREETING = 10.0
 """Seconds in which whoever connects has to say what it wants."""
 LAST_ANSWERS = 0.6
 """Seconds in which the calls that are under way may be answered when the desk ends."""
-_SEATED = ("desk", "agentmail")
+_SEATED = ("desk", "agentmail", "claude")
 """Servers in which it matters who the caller is among the agents."""
+_SESSION = "CLAUDE_CODE_SESSION_ID"
 _OF_THE_SEAT = ("agent", "tmux", "tmux_pane")
 
 
@@ -95,7 +97,7 @@ class JoiningDoor:
             await wire.close()
 
     async def _greet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, user: int) -> DeskServer | None:
-        names = sorted({option.variable for option in OPTIONS.values()} | {"TZ"})
+        names = sorted({option.variable for option in OPTIONS.values()} | {"TZ", _SESSION})
         writer.write(pipe.pack("deskhand", __version__, *names))
         async with asyncio.timeout(GREETING):
             wanted = pipe.unpack(await reader.readuntil(b"\0\n"))
@@ -127,6 +129,8 @@ class JoiningDoor:
         seat = None
         if name in _SEATED:
             seat = Seat(folder, *(getattr(loaded.settings, option) for option in _OF_THE_SEAT))
+            if name == "claude":
+                return self._server(name, scopes, replace(seat, session=variables.get(_SESSION)))
             if user != os.getuid():
                 # The desk goes into no folder of another user's, and talks to none of their programs.
                 room = self._settings.agents_room or Path(folder).name or "desk"

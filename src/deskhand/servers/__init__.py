@@ -46,5 +46,6 @@ SERVERS = {
         ServerKind("obsidian", "/obsidian/mcp", "notes", "notes"),
         ServerKind("tasks", "/tasks/mcp", "tasks", "tasks"),
         ServerKind("agentmail", "/agentmail/mcp", "messages between agents", "agents"),
+        ServerKind("claude", "/claude/mcp", "Claude Code's own permission prompts", "guard"),
     )
 }

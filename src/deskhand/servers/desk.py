@@ -346,7 +346,8 @@ class _WholeDesk(DeskServer):
         """The tools of the servers behind the gate that are wanted here; one that is not there lists none."""
         with suppress(DeskError):
             self.demand("guard", writes=False)
-            return await list_prefixed(self.desk, frozenset(self._desk_tools))
+            listed = await list_prefixed(self.desk, frozenset(self._desk_tools))
+            return [each.model_copy(update={"meta": (each.meta or {}) | SHOWN_AS_CARD}) for each in listed]
         return []
 
     async def call_tool(

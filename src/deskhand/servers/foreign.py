@@ -42,6 +42,7 @@ from deskhand.foreign.session import ForeignServer, Told, written
 from deskhand.gate import DevMode, Failed, Limited, NotApproved, Outcome, Released
 from deskhand.gate.toolcall import ToolCall, demand_fitting
 from deskhand.servers import callers
+from deskhand.servers.email import refusal_of
 from deskhand.servers.sdk import connection_of
 from deskhand.servers.server import DeskServer, protocol_error
 from deskhand.servers.shortway import Answer, ShortWay
@@ -356,9 +357,9 @@ def _result_of(outcome: Outcome, asked: ToolCall) -> dict[str, Any]:
             raise Denied(
                 f"the person said no to {what}", reason="denied", approval="rejected", request=request, hint=said
             )
-        case NotApproved(why, _, said, request):
+        case NotApproved(why, note=said, waits=request) as waiting:
             text = f"{what} is called only after the person said yes to exactly this call"
-            raise Denied(text, reason="no_approval", approval=why, request=request, hint=said)
+            raise refusal_of(waiting, text, approval=why, request=request, hint=said)
         case DevMode():
             raise Denied("DEV_MODE is on: logged, not done", reason="dev_mode", hint="set DEV_MODE=false")
         case Failed(error):

@@ -116,9 +116,8 @@ def started_by(entry: Mapping[str, Any]) -> tuple[str | None, dict[str, str]]:
     return command, entry.get("env") or entry.get("envs") or entry.get("environment") or {}
 
 
-def this_program(home: Path, server: str) -> Program:
+def this_program(home: Path, *arguments: str) -> Program:
     """This very installation, by its absolute path."""
-    arguments = ("mcp", server)
     script = Path(sys.executable).with_name("deskhand")
     if script.is_file():
         return Program(str(script), arguments, home)

@@ -105,7 +105,7 @@ def connect(home: Path, plan: ClientPlan, token: str | None, now: datetime) -> C
 
 def plan_undo(home: Path, client: Client, file: Path, name: str) -> ClientPlan:
     """The file as it was before, or without the desk's entry where it was changed since."""
-    known = _record(_record_file(home, client, name))
+    known = find_connection(home, client, name)
     if known is not None:
         file = Path(known.file)
     before = files.content(file)
@@ -114,13 +114,18 @@ def plan_undo(home: Path, client: Client, file: Path, name: str) -> ClientPlan:
     text, old = _read(client, file, before, name)
     if old is None:
         raise NotFound(f"{file} has no entry {name}", hint=f"{client.title} is not connected")
-    after: bytes | None = _without_entry(client, text, name).encode()
-    if known is not None and _digest(before) == known.written:
-        if known.backup is None:
-            after = None
-        elif (backup := files.content(Path(known.backup))) is not None:
-            after = backup
+    after = restore(known, before, _without_entry(client, text, name).encode())
     return ClientPlan(client, file, name, before, after, _difference(client, name, old, None))
+
+
+def restore(known: Connection | None, now: bytes, otherwise: bytes) -> bytes | None:
+    """What was there before, where nobody has changed the file since; None: there was no file."""
+    if known is None or _digest(now) != known.written:
+        return otherwise
+    if known.backup is None:
+        return None
+    kept = files.content(Path(known.backup))
+    return otherwise if kept is None else kept
 
 
 def disconnect(home: Path, plan: ClientPlan, now: datetime) -> Connection | None:
@@ -275,6 +280,10 @@ def snippet(client: Client, name: str, server: dict[str, Any]) -> str:
     if client.form in ("toml", "yaml"):
         return _with_entry(client, "", name, server).strip()
     return json.dumps({client.table: {name: server}}, indent=2, ensure_ascii=False)
+
+
+def find_connection(home: Path, client: Client, name: str) -> Connection | None:
+    return _record(_record_file(home, client, name))
 
 
 def _record_file(home: Path, client: Client, name: str) -> Path:

@@ -59,7 +59,7 @@ def plan(home: Path, client: Client) -> Takeover:
         except (DeskError, ValueError) as error:
             left.append(f"{name}: {error}")
             continue
-        words[name] = entry(client, name, this_program(home, own))
+        words[name] = entry(client, name, this_program(home, "mcp", own))
     if not words:
         raise NotFound(f"{file} names no server that could come behind the gate", hint="; ".join(left) or None)
     before = {name: found[name] for name in words}

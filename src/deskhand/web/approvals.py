@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from deskhand import unseen
 from deskhand.app import Desk
-from deskhand.errors import Changed, Denied, DeskError, InvalidInput
+from deskhand.errors import Changed, Denied, DeskError, InvalidInput, NotFound
 from deskhand.gate.card_filter import CardFilter
 from deskhand.gate.cards import Card
 from deskhand.gate.ledger import list_askers
@@ -74,6 +74,7 @@ def routes() -> list[Route]:
         effect("/approvals/batch", _approve_all),
         page(one, _whole, linked=True),
         page("/requests/{id}", _whole, linked=True),
+        page(f"{one}/call.json", _download),
         page(f"{one}/as-sent", _as_sent),
         page(f"{one}/edit", _edit),
         effect(f"{one}/edit", _approve_edited),
@@ -101,6 +102,15 @@ async def _whole(request: Request) -> Response:
     desk = desk_of(request)
     card = await desk.waiting.card_as_answered(request.path_params["id"])
     return await _show(request, card, await _listing(request, snoozed=card.state == "snoozed"), alone=True)
+
+
+async def _download(request: Request) -> Response:
+    """All arguments of a call, as they would be given."""
+    card = await desk_of(request).waiting.card(request.path_params["id"])
+    if card.kind != "call_tool":
+        raise NotFound("this is no call of a tool")
+    name = f'attachment; filename="call-{card.id}.json"'
+    return Response(card.body, media_type="application/json", headers={"Content-Disposition": name})
 
 
 async def _as_sent(request: Request) -> Response:
@@ -234,6 +244,7 @@ def _read_card(card: Card) -> dict[str, Any]:
         "as_read": seen.text if seen and not card.html else None,
         "hosts": linked_hosts(f"{card.subject}\n{card.body}", seen)[0],
         "changes": lines(card.difference) if card.difference else [],
+        "edits": [{"place": each.place, "lines": lines(each.difference)} for each in card.edits],
         "hidden_characters": unseen.count(card.subject + card.body),
     }
 
