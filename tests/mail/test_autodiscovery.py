@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -257,6 +258,14 @@ async def test_a_file_says_which_servers_there_are_and_nothing_without_encryptio
     assert urls(found) == ("imap://ada%40example.net@imap.example.net", None)
     assert "sends: none was found" in str(found)
 
+    before = len(site.asked)
+    walled = replace(finder, reach=Reach(trust=finder.reach.trust, find_addresses=finder.resolver.find_addresses))
+    for others in ([], [address("93.184.215.14")], [address("2606:4700::1111")]):
+        double.knows = {"desk.example.net": [address("127.0.0.1"), *others]}
+        with pytest.raises(NotFound):
+            await walled.propose(ADDRESS)
+    assert len(site.asked) == before
+
 
 async def test_a_silent_or_unknown_host_is_not_waited_for_and_dns_still_counts(
     site: ConfigSite, dns: tuple[DnsDouble, int], tmp_path: Path
@@ -342,7 +351,6 @@ def test_the_command_proposes_and_only_the_person_s_word_sets_it(
     double, port = dns
     place = ["--resolver", f"127.0.0.1:{port}"]
     double.knows = {
-        # Where only this machine gets to: nobody is asked there.
         "autoconfig.example.net": [address("127.0.0.1")],
         "example.net": [address("93.184.215.14"), address("::ffff:10.0.0.1")],
         "_imaps._tcp.example.net": [service("imap.example.net", 993)],
