@@ -9,7 +9,7 @@ import ipaddress
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,12 +44,19 @@ def is_public(address: str) -> bool:
     return found.is_global and not found.is_multicast and not found.is_reserved
 
 
+async def look_up(host: str, port: int) -> list[str]:
+    """The addresses of a host, as this system finds them."""
+    listed = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(each[4][0]) for each in listed]
+
+
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How far the desk goes: `may_reach` says to which addresses."""
+    """How far the desk goes: `may_reach` says to which addresses, `find_addresses` which ones a host has."""
 
     may_reach: Callable[[str], bool] = is_public
     trust: Callable[[], ssl.SSLContext] = ssl.create_default_context
+    find_addresses: Callable[[str, int], Awaitable[list[str]]] = look_up
 
     async def find(self, url: str) -> Destination:
         """Where that is. One address that is not public among several is reason enough to go to none."""
@@ -60,8 +67,7 @@ class Reach:
         port = int(found[2] or 443)
         if not 0 < port < 65536:
             raise WrongPlace("there is no such port")
-        listed = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        addresses = [str(each[4][0]) for each in listed]
+        addresses = await self.find_addresses(host, port)
         if not addresses or not all(self.may_reach(each) for each in addresses):
             raise WrongPlace("it is not at a public address")
         return Destination(host, port, found[3], addresses[0])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deskhand import environment
+from deskhand.cli import discovery
 from deskhand.cli.command import NO_TERMINAL, command, confirm, flag, tell
 from deskhand.clock import utc_now
 from deskhand.errors import DeskError, InvalidInput, describe
@@ -33,6 +34,8 @@ def add_to(commands: Any) -> None:
     made.add_argument("--address", help="the desk's own mail address")
     made.add_argument("--imap-url", help="imaps://USER@HOST; the password is asked by `deskhand mail login imap`")
     made.add_argument("--smtp-url", help="smtps://USER@HOST")
+    flag(made, "--accept-discovered", "take the servers that are found for --address, without a look at them")
+    discovery.add_resolver_to(made)
     made.add_argument("--user", help="whose tasks these are")
     made.add_argument("--timezone", help="a zone such as Europe/Berlin")
     flag(made, "--make-folders", "make the vault and the desk's folders in it")
@@ -45,13 +48,15 @@ def _init(options: argparse.Namespace) -> None:
     home = Path(environment.home(environment.variables()))
     flags = {name: getattr(options, flag) for flag, name in _FLAGS.items()}
     given = {name: value for name, value in flags.items() if value is not None}
+    if options.accept_discovered:
+        given = _discover(options, given) | given
     if options.account is not None:
         _add_account(home, options, given)
         return
     if not options.yes:
         if not sys.stdin.isatty():
             raise InvalidInput(NO_TERMINAL, hint="give flags and --yes; nothing was changed")
-        given |= _ask_all(home, given)
+        given = _ask_all(home, given, options) | given
     given |= init.find_place(home, given)
     folders = options.make_folders or _wants_folders(options, given)
     vault = given.get("vault_path")
@@ -63,6 +68,30 @@ def _init(options: argparse.Namespace) -> None:
         print("nothing was changed")
     else:
         _carry_out(plan, options, folders=folders)
+
+
+def _discover(options: argparse.Namespace, given: dict[str, str]) -> dict[str, str]:
+    """What the net says of the address that is given; it is shown, and nobody is asked."""
+    if "address" not in given or given.get("mail", "imap") != "imap":
+        raise InvalidInput("--accept-discovered goes with --address and --mail imap", hint="nothing was changed")
+    found = discovery.propose(given["address"], options)
+    print(discovery.describe(found), file=sys.stderr)
+    return found.answers
+
+
+def _offer_servers(address: str, options: argparse.Namespace) -> dict[str, str]:
+    """The servers of the address, where the person wants them looked for and agrees to what was found."""
+    if not confirm(f"Look on the net for the mail servers of {address}?", yes=False):
+        return {}
+    try:
+        found = discovery.propose(address, options)
+    except DeskError as error:
+        print(describe(error), file=sys.stderr)
+        return {}
+    print(discovery.describe(found), file=sys.stderr)
+    if not confirm("Use these servers?", yes=False):
+        return {}
+    return found.answers
 
 
 def _add_account(home: Path, options: argparse.Namespace, given: dict[str, str]) -> None:
@@ -128,7 +157,7 @@ def _wants_folders(options: argparse.Namespace, given: dict[str, str]) -> bool:
     return bool(missing) and confirm(f"Make {', '.join(missing)} in {place}?", yes=False)
 
 
-def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
+def _ask_all(home: Path, given: dict[str, str], options: argparse.Namespace) -> dict[str, str]:
     """Ask for every option that no flag gave; an empty answer leaves it as it is."""
     from deskhand.setup import init
 
@@ -142,19 +171,22 @@ def _ask_all(home: Path, given: dict[str, str]) -> dict[str, str]:
     def ask(name: str, question: str, note: str | None = None) -> None:
         if note:
             question = f"{question} ({note})"
-        while name not in given and (answer := _ask(question, current[name])):
+        while name not in given | answers and (answer := _ask(question, current[name])):
             if _is_good(home, name, answer):
                 answers[name] = answer
-                break
 
     ask("vault_path", "Folder of your notes", "a number takes one of these vaults" if vaults else None)
     if "vault_path" in answers:
         answers["vault_path"] = vaults.get(answers["vault_path"], answers["vault_path"])
     ask("mail", "Mailbox: local, gmail or imap", None if current["mail"] else "without an answer: local")
-    if (given | answers).get("mail", current["mail"]) == "imap":
+    is_imap = (given | answers).get("mail", current["mail"]) == "imap"
+    ask("address", "Your mail address")
+    address = (given | answers).get("address", current["address"])
+    if is_imap and address and "imap_url" not in given:
+        answers |= _offer_servers(address, options)
+    if is_imap:
         ask("imap_url", "IMAP account, imaps://USER@HOST without the password")
         ask("smtp_url", "SMTP account, smtps://USER@HOST")
-    ask("address", "Your mail address")
     ask("user", "User id of your tasks: any name, such as ada", "without one there are no tasks")
     ask("timezone", "Time zone", f"without an answer: {environment.timezone(environment.variables())}")
     return answers

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deskhand.cli import login
+from deskhand.cli import discovery, login
 from deskhand.cli.command import at_desk, command, end_progress, group, one_line, plain, say_time, show_progress, tell
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def add_to(commands: Any) -> None:
     text = "say whether the unread mail that the desk found at its first look is brought in"
     bringing = command(mail, "bring-in", _bring_in, text, json=True)
     bringing.add_argument("answer", nargs="?", choices=("all", "new", "none"), help="without one, show the question")
+    discovery.add_to(mail)
     login.add_to(mail)
 
 
