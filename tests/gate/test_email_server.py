@@ -90,9 +90,10 @@ async def replies(site: Site, client: Client) -> None:
         )
         approval = site.home.vault / "Approved" / "thread.md"
         approval.parent.mkdir(exist_ok=True)
-        approval.write_text('---\ntype: email_reply\nstatus: approved\nthread_id: "18d5a"\n---\n')
-        unknown = await said(client, "reply_email", **reply | wrong)
-        assert unknown == "Error: Thread ID 18d5a not found or no longer accessible."
+        for more in ("", "to: ann@example.org\nsubject: Hello\n"):
+            approval.write_text(f'---\ntype: email_reply\nstatus: approved\nthread_id: "18d5a"\n{more}---\n')
+            unknown = await said(client, "reply_email", **reply | wrong)
+            assert unknown == "Error: Thread ID 18d5a not found or no longer accessible."
         approval.unlink()
     rejected = await said(client, "reply_email", **reply)
     what = f"replying to thread {original.thread_id}"

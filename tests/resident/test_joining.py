@@ -81,9 +81,9 @@ async def test_every_server_on_stdio_is_the_running_desks_and_answers_as_by_itse
 ) -> None:
     variables = environment | {"DESKHAND_AGENT": "ann"}
     assert run_pipe(variables, tmp_path, name).stderr == JOINED
-    async with Client(server(variables, tmp_path, name, "--alone")) as client:
-        alone = await client.list_tools()
     for era in ("legacy", "2026-07-28"):
+        async with Client(server(variables, tmp_path, name, "--alone"), mode=era) as client:
+            alone = await client.list_tools()
         async with Client(server(variables, tmp_path, name), mode=era) as client:
             joined = await client.list_tools()
         assert joined.tools == alone.tools

@@ -142,11 +142,7 @@ class Gate(Performer):
         """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""
         if not isinstance(proposal, ReplyEmail):
             return True
-        account = await self._mailbox().address()
-        place = {"thread_id": proposal.thread_id, "reply_to_message_id": proposal.message_id}
-        mail = Mail(kind=proposal.kind, account=account, to=account, subject="Re:", body=proposal.body, **place)
-        written, _ = await self._door.find_hand_written(mail)
-        return bool(written)
+        return await self._door.has_approved_thread(proposal.thread_id)
 
     async def find_asked(self, action: Action) -> Request | None:
         """What became of exactly this, when it was asked for last."""

@@ -57,6 +57,10 @@ class ClosedDoor:
 
     async def explain(self, request: Request, marks: dict[str, Any]) -> None: ...
 
+    async def has_approved_thread(self, thread_id: str) -> bool:
+        del thread_id
+        return False
+
     async def find_hand_written(self, action: Action) -> tuple[list[RequestFile], list[RequestFile]]:
         del action
         return [], []

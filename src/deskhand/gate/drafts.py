@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from hashlib import sha256
+from typing import Any
 
 from deskhand.errors import Changed, DeskError, InvalidInput
 from deskhand.gate import authorship, files, ledger, sends
@@ -144,7 +145,21 @@ class DraftReader(Follower):
         """The person's own files that cover this mail, the most recent first, and those that are used up."""
         if self._sealed:
             return [], []
-        found = await asyncio.to_thread(self._covering, action)
+        now = self._now()
+        return await self._find_unused(lambda given: files.covers(given, action, now))
+
+    async def has_approved_thread(self, thread_id: str) -> bool:
+        """Whether the person wrote a yes to an answer in this thread; of one that is gone nobody knows more."""
+        if self._sealed:
+            return False
+        now = self._now()
+        written, _ = await self._find_unused(lambda given: files.covers_thread(given, thread_id, now))
+        return bool(written)
+
+    async def _find_unused(
+        self, covers: Callable[[Mapping[str, Any]], bool]
+    ) -> tuple[list[RequestFile], list[RequestFile]]:
+        found = await asyncio.to_thread(self._covering, covers)
 
         def ask(tx: Transaction) -> tuple[list[RequestFile], list[RequestFile]]:
             written = [each for each in found if not authorship.is_a_tools(tx, each.properties)]
@@ -153,9 +168,8 @@ class DraftReader(Follower):
 
         return await self._store.read(ask)
 
-    def _covering(self, action: Action) -> list[RequestFile]:
-        now = self._now()
-        return [each for each in self.folders.files("Approved") if files.covers(each.properties, action, now)]
+    def _covering(self, covers: Callable[[Mapping[str, Any]], bool]) -> list[RequestFile]:
+        return [each for each in self.folders.files("Approved") if covers(each.properties)]
 
     async def find_idle(self) -> list[IdleFile]:
         """The files in Approved/ that release nothing, each named in the log when it is first seen."""

@@ -276,6 +276,18 @@ def covers(given: Mapping[str, Any], action: Action, now: datetime) -> bool:
     )
 
 
+def covers_thread(given: Mapping[str, Any], thread_id: str, now: datetime) -> bool:
+    """Whether a hand-written approval is about an answer in this thread, whomever it would go to."""
+    return (
+        not is_sealed(given)
+        and given.get("type") == MAIL_TYPES["reply_email"]
+        and given.get("status") == "approved"
+        and given.get("action_type", "reply_email") == "reply_email"
+        and str(given.get("thread_id")) == thread_id
+        and _is_fresh(given.get("expires"), now)
+    )
+
+
 def _is_address(given: Any, address: str | None = None) -> bool:
     """Whether it is an address, and this one."""
     try:
