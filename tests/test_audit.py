@@ -156,6 +156,7 @@ def kept(store: Store, count: int) -> list[audit.Entry]:
         search.EntryFilter(day="2026-11-12", text="INBOX/5"),
         search.EntryFilter(text="<B>"),
         search.EntryFilter(actor="nobody"),
+        search.EntryFilter(request="0123456789abcdef"),
     ],
     ids=str,
 )

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -13,6 +14,7 @@ from deskhand.config import load
 from deskhand.errors import Changed, InvalidInput, OutcomeUnknown
 from deskhand.gate import Failed, NotApproved, Released, ledger, waiting
 from deskhand.gate.actions import Mail, SendEmail
+from deskhand.gate.completing import own_address
 from deskhand.gate.differences import MOST_COMPARED, describe_difference
 from deskhand.gate.letters import Letter
 from deskhand.gate.requests import Request, file_name
@@ -49,9 +51,25 @@ async def test_a_desk_without_a_vault_shows_a_request_and_has_no_files_to_name(s
     request = await ask(desk)
     assert "see you at ten" in desk.door.show(request)
     assert await desk.door.find_idle() == []
+    assert desk.door.name_place("Rejected", "a.md") == "Rejected/a.md"
     await desk.door.write_edit(request, request.action)
     await desk.close_mailbox()
     desk.close()
+
+
+@requirement("accounts:sender")
+async def test_an_answer_leaves_from_the_account_that_has_the_mail(site: Site, desk: Desk) -> None:
+    original = await desk.mailbox.get(site.gmail.account.deliver(letter()).id)
+    theirs = replace(original, summary=replace(original.summary, account="me@work.example"))
+    assert await own_address(desk.mailbox, theirs) == "me@work.example"
+    assert await own_address(desk.mailbox, None) == await desk.mailbox.address()
+
+
+@requirement("cards:snooze")
+async def test_a_card_that_never_expires_is_put_off_as_long_as_the_person_says(site: Site, desk: Desk) -> None:
+    request = await draft(site, desk)
+    later = site.clock() + timedelta(days=300)
+    assert (await desk.answers.snooze(request.id, later, "person")).until == later
 
 
 @requirement("gate:recorded")

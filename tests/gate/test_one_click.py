@@ -102,6 +102,8 @@ async def test_a_list_is_left_once_after_the_yes(desk: Desk, news: ListServer, h
     assert "leave_list" in next((home.vault / "Pending_Approval").glob("*.md")).read_text()
     with pytest.raises(InvalidInput):
         (await desk.waiting.find(card.id)).action.edit({"subject": "x"})
+    action = (await desk.waiting.find(card.id)).action
+    assert action.edit({"subject": action.subject}) == action
     await desk.answers.approve_now(card.id, card.digest, "person")
     await desk.gate.release_due()
     await desk.gate.release_due()

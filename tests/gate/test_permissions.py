@@ -252,6 +252,16 @@ async def test_one_that_was_changed_in_the_database_counts_no_more(home: Home, c
 
 
 @requirement("permission:proof")
+async def test_a_permitted_yes_that_names_another_text_sends_nothing(home: Home) -> None:
+    async with opened(home) as place:
+        await place.permit(await place.approve())
+        await place.ask(body="under way\n")
+        change = "UPDATE answers SET digest = '00' WHERE proof = 'permission'"
+        await place.desk.store.write(lambda tx: tx.execute(change))
+        assert await place.settle() == 1
+
+
+@requirement("permission:proof")
 async def test_a_row_that_says_it_was_permitted_sends_nothing(home: Home) -> None:
     async with opened(home) as place:
         await place.ask()

@@ -89,6 +89,7 @@ def test_every_field_is_in_the_digest() -> None:
 
 
 FACTS = Facts(account="me@example.com", everybody=("bob@example.com",), subject="Hello", body="Hi")
+ODD = Enclosure(name="a.zip", content_type="application/zip", size=1, sha256="0", odd=("is an archive",))
 PAIR = ("bob@example.com", "ann@example.com")
 IN_THREAD = {"everybody": PAIR, "sender": PAIR[0], "participants": PAIR}
 MANY = tuple(f"p{number}@example.com" for number in range(12))
@@ -158,6 +159,7 @@ CONDITION = "<style>@supports (x: y) { p { display: none } }</style><p>Hi</p>"
             "medium",
             ["see: c@example.com."],
         ),
+        ({"attachments": (ODD,)}, "medium", ["The attachment a.zip is an archive.", "takes a file along"]),
         (IN_THREAD, "low", []),
         (IN_THREAD | {"everybody": (*PAIR, "cy@example.com")}, "medium", ["does not name cy@example.com"]),
         (IN_THREAD | {"everybody": (*PAIR, "eve@evil.org")}, "high", ["does not name eve@evil.org", "1 of 3"]),
