@@ -214,9 +214,8 @@ async def _show(
     said = _SAID.get(done)
     title = card.subject if alone and card else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
-    known["typed"] = typed or {}
     known["told_below"] = done not in ("woken", "undone")  # beside the undo of that answer
-    context = {"title": title, "here": "/", **listing, **known, **beside}
+    context = {"title": title, "here": "/", **listing, **known, **beside, "typed": typed or {}}
     return await render(request, "approvals.html", status=status, **context)
 
 
