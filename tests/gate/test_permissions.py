@@ -99,6 +99,7 @@ async def test_what_a_permission_covers_rests_and_leaves_without_a_question(home
     async with opened(home) as place:
         made = await place.permit(await place.approve())
         told = await place.ask(body="Dear Ann,\n\nmake it eleven.\n")
+        assert told.startswith("Rejected: Not sent yet. It leaves at ")
         assert "under a permission of the person" in told
         (card,) = await place.waiting()
         assert card.state == "held"
