@@ -127,10 +127,12 @@ class Desk:
         return vault
 
     def _find_vault(self, name: str) -> "tuple[NoteVault, Vault]":
+        from deskhand.notes.root import shut
         from deskhand.notes.vault import Vault
 
         found = self.settings.find_vault(name)
         root = found.demand()
+        shut(root, self.settings.home)
         inside = self.settings.inside if found == self.settings.note_vaults[0] else None
         vault = Vault(root, self.index_file(root), self._sign_note, self._local_now, inside=inside)
         vault.meaning = self._open_meaning(root, inside)

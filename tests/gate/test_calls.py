@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
+from deskhand import tokens
 from deskhand.clock import utc_now
 from deskhand.foreign.arguments import canonical
 from deskhand.foreign.schemas import find_problem
@@ -246,6 +247,42 @@ async def test_a_result_is_told_to_whoever_asked_and_to_nobody_else(tmp_path: Pa
     assert theirs["details"]["request"] != card.id
     assert "result" not in seen.structured_content
     assert own.structured_content["result"]["structuredContent"] == {"text": "s3cret"}
+
+
+@requirement("tokens:own-asker")
+async def test_a_new_token_of_an_old_name_starts_with_nothing(tmp_path: Path) -> None:
+    async with guarded(tmp_path, doors=True) as place:
+        desk = place.desk
+        terms = Terms(5, desk.now() + timedelta(days=2))
+        async with place.http(await place.token("bob")) as client:
+            refusal(await client.call_tool("echo", {"text": "bob's"}))
+            own = await place.approve()
+            await desk.gate.release_due()
+            await desk.answers.permit(own.id, own.digest, terms, "person")
+        async with place.http(await place.token("ann")) as client:
+            refusal(await client.call_tool("echo", {"text": "s3cret"}))
+            card = await place.approve()
+            await desk.gate.release_due()
+            assert said(await client.call_tool("echo", {"text": "s3cret"})) == "s3cret"
+            await desk.answers.permit(card.id, card.digest, terms, "person")
+            refusal(await client.call_tool("echo", {"text": "approved"}))
+            yes = await place.approve()
+        await desk.store.write(tokens.revoke, "ann")
+        open_ones = await desk.store.read(lambda tx: tx.all("SELECT request_id FROM permissions WHERE closed IS NULL"))
+        kept = await desk.store.read(lambda tx: tx.all("SELECT request_id FROM results"))
+        ann = await place.token("ann")
+        async with place.http(ann) as client:
+            for text in ("s3cret", "approved"):
+                again = refusal(await client.call_tool("echo", {"text": text}))
+                assert again["details"]["approval"] != "permitted"
+                assert again["details"]["request"] not in (card.id, yes.id)
+        async with place.http(ann, "/mcp") as client:
+            seen = await client.call_tool("get_action", {"id": card.id})
+
+    assert open_ones == [(own.id,)]
+    assert card.id not in [name for (name,) in kept]
+    assert own.id in [name for (name,) in kept]
+    assert "result" not in (seen.structured_content or {})
 
 
 @requirement("guard:edited")

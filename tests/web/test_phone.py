@@ -57,7 +57,7 @@ async def paired(home: Home, **more: str) -> AsyncIterator[tuple[Safe, Person, P
 
 
 async def show_code(person: Person) -> str:
-    page = (await person.sends("/phone/pair", at="/phone")).text
+    page = (await person.sends("/phone/pair", {"password": PASSWORD}, at="/phone")).text
     assert 'class="code"' in page
     assert "style=" not in page
     (link,) = re.findall(rf"<code>({ORIGIN}/pair/[\w-]+)</code>", page)
@@ -129,6 +129,18 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
         assert await safe.settle() == int(may_answer)
         if may_answer:
             return
+        for path, fields in (
+            ("/phone/pair", {}),
+            (f"{one}/follow-up", {"when": "3d", "digest": card.digest}),
+            ("/follow-ups/cancel", {"request": card.id}),
+            ("/decide/first", {"mailbox": "local", "answer": "all"}),
+            *((f"/decide/{each}", {"mail": "x", "text": "I agree"}) for each in ("hand", "reply", "later", "back")),
+        ):
+            for typed in ({}, {"password": "a wrong one"}):
+                answer = await paired_person.sends(path, fields | typed, at=one)
+                assert answer.status_code in (403, 422, 429), path
+                assert 'class="code"' not in answer.text
+        safe.clock.pass_by(minutes=16)
         key = await paired_person.sends("/passkeys/codes", at="/passkeys")
         assert key.status_code == 403  # nor does it make itself more than it is
         typed = {"digest": card.digest, "password": PASSWORD}
