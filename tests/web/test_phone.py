@@ -152,7 +152,7 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
 async def test_a_desk_without_an_address_of_its_own_says_what_to_do(home: Home) -> None:
     async with opened(home) as safe, served(site(safe.desk)) as address, signed_in(safe.desk, address) as person:
         assert "cannot reach this desk" in (await person.reads("/phone")).text
-        answer = await person.sends("/phone/pair", at="/phone")
+        answer = await person.sends("/phone/pair", {"password": PASSWORD}, at="/phone")
         assert (answer.status_code, "inbox.origin" in answer.text) == (422, True)
 
 
@@ -260,6 +260,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
                 await page.goto(path)
                 assert await judged(page) == []
             await page.goto("/phone")
+            await page.fill("form[action='/phone/pair'] [name=password]", PASSWORD)
             await page.click("text=Show a code")
             await page.wait_for_selector("svg.code")
             assert await judged(page) == []
