@@ -79,6 +79,8 @@ class Desk:
         """Entries that are just being written."""
         self._vaults: dict[str, tuple[NoteVault, Vault]] = {}
         self._opening = Lock()
+        self._is_seated = False
+        """Whether all that it has belongs to another desk, which lasts longer."""
 
     def seat(self, seat: Seat) -> "Desk":
         """This desk for a caller with a place of its own among the agents; everything else is shared."""
@@ -86,6 +88,7 @@ class Desk:
             with suppress(DeskError):  # what is not set up is not set up for the caller either
                 getattr(self, name)
         seated = copy(self)
+        seated._is_seated = True  # noqa: SLF001 - a copy of this very desk
         seated.__dict__.pop("post", None)
         seated.__dict__.pop("agentmail_post", None)
         seated.__dict__.pop("person_post", None)
@@ -204,8 +207,9 @@ class Desk:
 
     async def leave_tasks(self) -> None:
         """Let go of the backend's connections; whoever needs them again gets new ones."""
-        if "tasks" in self.__dict__:
-            await self.__dict__.pop("tasks").close()
+        found = self.__dict__.pop("tasks", None)
+        if found is not None and not self._is_seated:
+            await found.close()
 
     def tasks_api(self, token: str) -> "Callable[..., Awaitable[None]]":
         from deskhand.tasks.api import tasks_api

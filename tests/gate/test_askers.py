@@ -40,7 +40,7 @@ async def test_a_card_names_the_program_that_asks_as_a_person_knows_it(home: Hom
 
 @requirement("cards:asker")
 def test_a_door_a_rule_and_a_model_have_words_too() -> None:
-    words = {None: "an assistant", "email_mcp": "an assistant", "assistant": "assistant"}
+    words = {None: "an assistant", "person": "you", "email_mcp": "an assistant", "assistant": "assistant"}
     words |= {"rule:questions": "your rule “questions”", "openai:gpt-9": "the model gpt-9 (openai)"}
     assert {door: describe_asker(None, door) for door in words} == words
     assert describe_caller(None) == "An assistant on this machine"

@@ -399,7 +399,7 @@ async def test_a_permission_covers_this_very_call_and_no_other(tmp_path: Path) -
         card = await place.desk.waiting.card(row[0])
         terms = Terms(2, place.desk.now() + timedelta(days=1))
         made = await place.desk.answers.permit(card.id, card.digest, terms, "person")
-        assert "with exactly" in describe(made)
+        assert "with exactly" in describe(made, "Friday")
         assert said(await client.call_tool("append", {"text": "daily"})) == "added"
         assert refusal(await client.call_tool("append", {"text": "weekly"}))["details"]["reason"] == "no_approval"
         await client.call_tool("append", {"text": "daily"})
@@ -450,7 +450,7 @@ async def test_what_is_permitted_in_a_folder_is_permitted_in_every_session_there
         card = await place.approve()
         await propose_own(place)
         made = await place.desk.answers.permit(card.id, card.digest, Terms(9, FAR), "person")
-        assert "in /srv" in describe(made)
+        assert "in /srv" in describe(made, "Friday")
         others = ({"at": Workplace(folder="/", session="one")}, {"tool": "Edit"}, {"asker": "another"}, {"at": None})
         for other in others:
             assert isinstance(await propose_own(place, **other), NotApproved), other

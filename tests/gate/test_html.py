@@ -8,6 +8,7 @@ from mcp import Client
 
 from deskhand.errors import InvalidInput
 from deskhand.gate.letters import Letter
+from deskhand.gate.risk import Facts, assess
 from deskhand.mail.rendering import LONGEST, render_html
 from deskhand.servers.desk import desk_server
 from deskhand.web.site import site as web_site
@@ -94,3 +95,20 @@ def test_nothing_is_loaded_run_or_hidden_by_what_a_text_says() -> None:
     assert "<br />" in render_html("one\ntwo")
     with pytest.raises(InvalidInput):
         render_html("x" * (LONGEST + 1))
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("Change your passw&#111;rd", "It speaks of money or secrets: password."),
+        ("pass**word**", "It speaks of money or secrets: password."),
+        ("go to ht&#116;ps://evil.example/x", "Links lead to: evil.example."),
+        ("a&#8203;b", "The text holds 1 invisible character."),
+        ("a &#x202E;0001", "The text holds 1 character that changes the direction of reading."),
+        ("[bob@corp.example](mailto:eve@evil.example)", "A link shows bob@corp.example but leads to eve@evil.example."),
+        ("[write](mailto:eve%40evil.example)", "Links lead to: mail to eve@evil.example."),
+    ],
+)
+def test_the_risk_reads_what_the_page_shows(body: str, reason: str) -> None:
+    facts = Facts("me@example.com", ("ann@example.com",), "Status", body, html=render_html(body))
+    assert reason in assess(facts).reasons

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mcp import Client
 
 from deskhand.app import Desk
+from deskhand.clock import iso, natural
 from deskhand.config import load
 from deskhand.errors import Denied, InvalidInput, NotFound
 from deskhand.foreign.arguments import canonical
@@ -98,6 +99,7 @@ async def test_what_a_permission_covers_rests_and_leaves_without_a_question(home
     async with opened(home) as place:
         made = await place.permit(await place.approve())
         told = await place.ask(body="Dear Ann,\n\nmake it eleven.\n")
+        assert told.startswith("Rejected: Not sent yet. It leaves at ")
         assert "under a permission of the person" in told
         (card,) = await place.waiting()
         assert card.state == "held"
@@ -378,7 +380,8 @@ async def test_the_page_makes_lists_and_ends_them(home: Home) -> None:
             (held,) = await place.waiting()
             assert "your permission" in (await person.reads(f"/approvals/{held.id}")).text
             text = (await person.reads("/permissions")).text
-            assert "at most 2 a day" in text
+            until = natural(standing.permission.ends, place.clock(), place.desk.settings.timezone)
+            assert f"at most 2 a day, until {until}" in text
             assert held.id in text
             await person.sends("/permissions/off", at="/permissions")
             assert "turned off" in (await person.reads("/permissions")).text
@@ -393,7 +396,10 @@ async def test_the_terminal_lists_and_ends_them(home: Home) -> None:
         made = await place.permit(await place.approve())
     (listed,) = home.command("permit", "list", "--json", DESKHAND_PROOF="page").stdout.splitlines()
     assert json.loads(listed)["id"] == made.id
-    assert "counts" in home.command("permit", "show", made.id, DESKHAND_PROOF="page").stdout
+    shown = home.command("permit", "show", made.id, DESKHAND_PROOF="page").stdout
+    assert "counts" in shown
+    assert "used 0 times" in shown
+    assert iso(made.ends) not in shown
     assert "everything waits" in home.command("permit", "off").stdout
     assert "turned off" in home.command("permit", "list").stdout
     assert home.command("permit", "on", DESKHAND_PROOF="page").returncode == 0

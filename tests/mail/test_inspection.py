@@ -137,10 +137,13 @@ ALARMING: dict[str, tuple[str, bytes, str]] = {
         "holds what looks like a password",
     ),
     "a header with a token": ("x.txt", b"Authorization: Bearer " + b"a1" * 20, "holds what looks like an access token"),
+    "a token of a desk": ("x.txt", b"dh_" + b"a1_" * 14, "holds what looks like an access token"),
+    "a remote desktop": ("a.rdp", b"full address:s:evil", "is of a kind that runs (.rdp)"),
     "a key far behind": ("x.txt", b"x\n" * 600_000 + KEY, "holds what looks like a private key"),
     "unseen text": ("x.txt", "a\u200bb".encode(), "holds 1 invisible character"),
 }
 ODD: dict[str, tuple[str, bytes, str]] = {
+    "a text too long to look through": ("x.txt", b"x\n" * 1_500_000, "was looked at up to byte 2,000,000 alone"),
     "an archive": ("a.zip", packed("a", "b"), "is an archive of 2 files"),
     "a tar": ("a.tar", TAR, "is a tar archive"),
     "a disk": ("a.dat", b"\0" * 0x8001 + b"CD001", "is a disk archive"),

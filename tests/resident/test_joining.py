@@ -104,6 +104,17 @@ async def test_a_call_through_the_pipe_is_a_call_of_the_running_desk(
     assert '"obsidian_mcp"' in line
 
 
+@requirement("joining:serves")
+async def test_who_leaves_takes_nothing_from_those_who_stay(
+    desk: Running, environment: dict[str, str], tmp_path: Path
+) -> None:
+    async with Client(server(environment, tmp_path, "tasks")) as stays:
+        for name in ("tasks", "desk"):
+            async with Client(server(environment, tmp_path, name)) as leaves:
+                assert not (await leaves.call_tool("list_tasks", {})).is_error
+            assert not (await stays.call_tool("list_tasks", {})).is_error
+
+
 @requirement("joining:ends")
 @pytest.mark.parametrize("more", [(), ("--alone",)], ids=["joined", "alone"])
 def test_what_was_asked_is_answered_although_the_client_sends_no_more(

@@ -93,3 +93,21 @@ async def test_a_card_shows_each_recipient_and_each_file(desk: Desk, person: Per
     assert 'id="wrong-bcc"' in edited.text
     assert "It will not be sent" not in shown
     assert "Files/a.pdf has changed since this was asked" in swapped
+
+
+@requirement("page:attachments")
+async def test_a_document_is_read_on_a_page_of_its_own(desk: Desk, person: Person) -> None:
+    letter = b"Subject: Rent\r\n\r\nIt is <b>due</b> on Friday.\r\n"
+    (desk.settings.vault / "told.eml").write_bytes(letter)
+    (desk.settings.vault / "bytes.bin").write_bytes(bytes(range(256)))
+    async with Client(desk_server(desk), mode="2026-07-28") as client:
+        await client.call_tool("send_email", HELLO | {"attachments": ["told.eml", "bytes.bin"]})
+    ((card,), _) = await desk.waiting.cards()
+    place = f"/approvals/{card.id}"
+    shown = (await person.reads(place)).text
+    read = [(await person.reads(f"{place}/attachments/{number}/text")).text for number in range(2)]
+
+    assert "How it begins" in shown or f'href="{place}/attachments/0/text"' in shown
+    assert f'href="{place}/attachments/1/text"' not in shown
+    assert "It is &lt;b&gt;due&lt;/b&gt; on Friday." in read[0]
+    assert "It holds no text" in read[1]

@@ -15,6 +15,7 @@ from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
+from deskhand.orchestrator import steps
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.server import DeskServer
 from deskhand.servers.triage import triage_tools
@@ -115,6 +116,8 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert draft.startswith("/approvals/draft-")
     card = await room.read(draft)
     assert "Friday is fine.\nMe" in card
+    assert "<dt>Asked by</dt><dd><bdi>you</bdi></dd>" in card
+    assert "unverified" not in card
     assert "ann@example.org" in card
     assert await desk.mailbox.search("in:sent", 5) == []
 
@@ -127,13 +130,18 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert "done=later" in await room.do("later", "figures 47", until="when", when="+3d")
     assert await room.listed() == ["Roof quote"]
     assert "2 put off" in await room.read()
+    again = await room.do("later", "figures 46", until="when", when="2099-01-05T14:30")
+    assert "Put off until Mon 5 Jan 2099, 14:30." in await room.read(again)
     assert "done=back" in await room.do("back", "figures 47")
     assert await room.listed() == ["Weekly figures 47", "Roof quote"]
 
     empty = await room.do("reply", "Roof quote", text="  ")
     assert empty.startswith("422")
     assert "Write the reply first" in empty
-    assert (await room.do("later", "Roof quote", until="when", when="sometime")).startswith("422")
+    wrong = await room.do("later", "Roof quote", until="when", when="sometime")
+    assert wrong.startswith("422")
+    assert 'value="sometime"' in wrong
+    assert "write 30m, 2h" in wrong
     assert (await room.do("later", "Roof quote", until="when", when="2020-01-01T10:00")).startswith("422")
     assert "decided meanwhile" in await room.do("reply", "Oak boards", text="Once more")
     assert (await room.person.reads("/decide?mail=nobody-has-this")).status_code == 200
@@ -196,6 +204,7 @@ async def test_a_rule_is_tried_on_the_last_mails_before_it_counts_and_then_decid
 
     made = await room.person.sends("/decide/rule", {"by": "list_id", "list_id": "weekly.figures.example", "now": "1"})
     assert made.status_code == 303
+    assert "2 mails that waited are being archived" in await room.read(made.headers["location"])
     assert 'list_id = "weekly.figures.example"' in room.rules.read_text()
     assert "newsletter = true" in room.rules.read_text()
     await work(desk)
@@ -272,8 +281,9 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: R
         await page.goto("/decide")
         assert await judged(page) == []  # the question, and nothing to decide
         await page.get_by_role("button", name="All of them").click()
+        await page.get_by_text("5 mails are being brought in.").wait_for()
         await work(desk, asks=True)
-        await page.goto("/decide")
+        await page.get_by_role("heading", name="Oak boards").wait_for()  # by itself
         await page.keyboard.press("j")
         await page.get_by_role("heading", name="The school trip", level=1).wait_for()
         for key, closed in (("r", "Make the draft"), ("s", "One hour"), ("h", "Give it away"), ("l", "Try it")):
@@ -287,6 +297,19 @@ async def test_by_keyboard_alone_mails_are_decided_and_axe_finds_nothing(room: R
         await page.get_by_role("heading", name="The school trip", level=1).wait_for()
         await page.get_by_text("Archived.", exact=True).wait_for()
         assert await page.locator("#count-decide").text_content() == "4 mails"
+        await receive(desk, letter(subject="Just now", message_id="<now@example.org>"))
+        await page.keyboard.press("r")
+        await page.keyboard.type("Dear Ann")
+        await work(desk, asks=True)
+        await page.get_by_role("link", name="Just now").wait_for()
+        assert await page.get_by_label("Your reply").input_value() == "Dear Ann"
+        await page.evaluate("document.activeElement.blur()")
+        await page.keyboard.press("s")
+        await page.keyboard.type("3d")
+        await page.keyboard.press("Enter")
+        await page.get_by_role("heading", name="Weekly figures 46", level=1).wait_for()
+        ((_, until),) = await desk.store.read(steps.list_put_off, desk.now(), 5)
+        assert until > desk.now() + timedelta(days=2)
         await page.keyboard.press("l")
         await page.get_by_role("button", name="Try it on the last 100 mails").click()
         await page.get_by_role("button", name="Make this rule").wait_for()

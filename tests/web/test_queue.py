@@ -1,5 +1,6 @@
 """The queue in a real browser: many cards by keyboard alone, one undo from anywhere, a desk that has stopped."""
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from deskhand.app import Desk
+from deskhand.clock import natural
 from deskhand.config import load
 from deskhand.gate import ledger
 from deskhand.gate.actions import Mail
@@ -92,12 +94,15 @@ async def test_thirty_cards_are_answered_by_keyboard_alone_and_the_last_is_undon
                     await page.keyboard.press("Enter")
                 case _:
                     await page.keyboard.press("s")
+                    await page.keyboard.type("3d" * (number == 2))
                     await page.keyboard.press("Enter")
         await expect(page.locator("#card-name")).to_have_text("Letter 30")
         await expect(page).to_have_title("(1) Letter 30 · Deskhand")
         assert await page.evaluate("window.neverReloaded") is True
         states = [await state_of(desk, number) for number in range(30)]
         assert states == ["held", "rejected", "snoozed"] * 10
+        untils = [(await desk.waiting.card(f"{number:016x}")).until for number in (2, 5)]
+        assert [until is not None and until > desk.now() + timedelta(days=2) for until in untils] == [True, False]
 
         await page.goto("/mail")
         await expect(page.locator(".toast")).to_contain_text("Snoozed until")
@@ -194,11 +199,17 @@ async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(des
     assert 'value="week"' not in (await person.reads(f"/approvals/{2:016x}")).text
 
     async def snooze(number: int, when: str) -> int:
+        nonlocal shown
         name = f"{number:016x}"
         fields = {"digest": letter_to(desk, number).digest, "until": "when", "when": when}
-        return (await person.sends(f"/approvals/{name}/snooze", fields, at="/")).status_code
+        answer = await person.sends(f"/approvals/{name}/snooze", fields, at="/")
+        shown = answer.text
+        return answer.status_code
 
     assert await snooze(1, "someday") == 422
+    assert "write 30m, 2h" in shown
+    assert 'value="someday"' in shown
+    assert '<details data-key="s" open>' in shown
     assert await snooze(1, "+2d") == 303
     until = (await desk.waiting.card(card.id)).until
     assert until is not None
@@ -208,6 +219,21 @@ async def test_a_snooze_says_its_time_takes_words_and_ends_before_the_expiry(des
     late = (await desk.waiting.card(f"{2:016x}")).until
     assert late is not None
     assert desk.now() < late < soon
+
+
+@requirement("gate:send-later")
+async def test_what_is_sent_later_says_its_time_and_counts_no_seconds(desk: Desk, person: Person) -> None:
+    at = desk.now() + timedelta(days=20)
+    mail = letter_to(desk, 1).action.model_copy(update={"send_at": at})
+    same = {"asked": mail.digest, "proposed": mail, "action": mail, "digest": mail.digest}
+    await fill(desk, letter_to(desk, 1, **same))
+    name = f"/approvals/{1:016x}"
+    await person.sends(f"{name}/approve", {"digest": mail.digest}, at="/")
+    shown = (await person.reads(name)).text
+    when = natural(at, desk.now(), desk.settings.timezone)
+    assert f"Approved. It leaves {when}." in shown
+    assert re.search(rf"</strong> It leaves <time [^>]*>{when}", shown)
+    assert "Sending in a moment" not in shown
 
 
 @requirement("queue:undo")

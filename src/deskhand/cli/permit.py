@@ -61,8 +61,10 @@ def _turn_on(options: argparse.Namespace) -> None:
 def _line(standing: "Standing") -> str:
     from deskhand.gate.permitting import describe
 
+    made = standing.permission
     state = "counts" if standing.counts else "does not count"
-    return f"{standing.permission.id}  {state}  {describe(standing.permission)}; used {len(standing.uses)} times"
+    times = "once" if len(standing.uses) == 1 else f"{len(standing.uses)} times"
+    return f"{made.id}  {state}  {describe(made, say_time(made.ends))}; used {times}"
 
 
 def _fields(standing: "Standing") -> dict[str, Any]:

@@ -152,18 +152,18 @@ async def _run(
             _say(f"another terminal uses the same desk with DESKHAND_HOME={settings.home}")
         _say(f"ready after {time.perf_counter() - began:.1f} s; Ctrl-C ends it")
         await _tell(desk, address, options)
+        if not options.demo:
+            await _ask_first(desk)
 
     with opened_desk(settings.model_copy(update=own)) as desk:
         if options.demo:
             await fill(desk, _say)
-        elif not options.json and sys.stdin.isatty():
-            await _ask_first(desk)
         joining = JoiningDoor(desk, settings)
         await up(desk, listener, joining, say=_say, ready=ready, announce=announce, demo=options.demo)
 
 
 async def _ask_first(desk: "Desk") -> None:
-    """Before the first mail is brought in, whether it should be; without an answer the page asks."""
+    """Before the first mail is brought in, whether it should be; the desk runs meanwhile, and brings in none."""
     from deskhand.orchestrator import first_look
 
     looks = []
@@ -172,16 +172,7 @@ async def _ask_first(desk: "Desk") -> None:
             async with asyncio.timeout(_MAILBOX_SECONDS):
                 looks = await first_look.ask_everywhere(desk)
     for look in looks:
-        given = None
-        while given not in (*first_look.ANSWERS, ""):
-            print(
-                f"{one_line(look.question)} all, new (only new mail), none, or Enter to answer on the page: ",
-                end="",
-                flush=True,
-            )
-            given = sys.stdin.readline().strip().casefold()
-        if given:
-            await first_look.answer(desk, look.mailbox, given)
+        _say(f"{look.question} Answer on the page, or by `deskhand mail bring-in all | new | none`")
 
 
 async def _tell(desk: "Desk", address: str, options: argparse.Namespace) -> None:

@@ -136,7 +136,7 @@ class Gate(Performer):
             return await self._delivery.deliver(await self.end_hold(request), call)
         until = iso(request.due or self._now())
         note = f"It leaves at {until} under a permission of the person, unless they stop it. Do not send it again."
-        return NotApproved("permitted", asked.request, note)
+        return NotApproved("permitted", asked.request, note, request.id, waiting_note=note)
 
     async def _is_approved(self, proposal: Proposal) -> bool:
         """Whether an answer to what is not in the mailbox may be told so: who has no approval is told that first."""

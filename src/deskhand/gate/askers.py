@@ -6,6 +6,7 @@ from contextvars import ContextVar
 from typing import Any
 
 _ASKER: ContextVar[str | None] = ContextVar("asker", default=None)
+PERSON = "person"
 _DOORS = ("email_mcp", "gmail_mcp", "desk_mcp", "guard_mcp", "claude_mcp")
 
 
@@ -25,8 +26,6 @@ def current_asker() -> str | None:
 
 def describe_actor(actor: str, parameters: Mapping[str, Any], askers: Mapping[str, str]) -> str:
     """Who a line of the record speaks of: the person, or who asked, by the request or by the token that it names."""
-    if actor == "person":
-        return "you"
     asked = askers.get(str(parameters.get("action_id")))
     if asked is not None and actor in _DOORS:
         return asked
@@ -40,6 +39,8 @@ def describe_asker(asker: str | None, door: str | None) -> str:
     """Who asked, as it was written down; of an earlier request what its door tells."""
     if asker is not None:
         return asker
+    if door == PERSON:
+        return "you"
     if door is None or door in _DOORS:
         return "an assistant"
     kind, _, name = door.partition(":")

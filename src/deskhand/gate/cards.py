@@ -10,7 +10,7 @@ from deskhand import clock
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.foreign.edits import TextEdit
 from deskhand.gate.actions import addresses_of
-from deskhand.gate.askers import describe_asker
+from deskhand.gate.askers import PERSON, describe_asker
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
 from deskhand.gate.requests import Request, State, describe_earlier_send
@@ -152,7 +152,7 @@ def card_of(request: Request, named: Named, risk: Risk, now: datetime) -> Card:
         difference=request.difference,
         asked_by=request.asked_by or "not written down",
         asker=describe_asker(request.asker, request.asked_by),
-        reason=request.reason,
+        reason=request.reason if request.asked_by != PERSON else None,
         risk=risk,
         created=request.created,
         expires=request.expires,

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from deskhand import audit, clock
+from deskhand import audit
 from deskhand.config import Settings
 from deskhand.errors import Changed
 from deskhand.gate import permissions
@@ -151,7 +151,7 @@ def _would_cover(model: Permission, card: Card) -> bool:
     return card.risk.level != "high" and set(card.risk.reasons) <= set(model.seen)
 
 
-def describe(permission: Permission) -> str:
+def describe(permission: Permission, until: str) -> str:
     """What it lets through, in a sentence."""
     names = permission.names
     if "tool" in names:
@@ -162,4 +162,4 @@ def describe(permission: Permission) -> str:
         where = f" in the thread of “{names['subject']}”" if names.get("thread_id") else f" about “{names['subject']}”"
         everybody = ", ".join(names[name] for name in ("to", "cc", "bcc") if names.get(name))
         what = f"mail from {names['account']} to {everybody}{where}"
-    return f"{what}; at most {permission.per_day} a day, until {clock.iso(permission.ends)}"
+    return f"{what}; at most {permission.per_day} a day, until {until}"

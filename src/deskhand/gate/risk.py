@@ -158,15 +158,20 @@ def _names(facts: Facts) -> _Reasons:
 
 
 def _links(facts: Facts) -> _Reasons:
-    hosts, masked = linked_hosts(
-        f"{facts.subject}\n{facts.body[:LOOKED_AT]}", read_html(facts.body, facts.html, as_text=facts.as_text)
-    )
+    hosts, masked = linked_hosts(_words_of(facts), read_html(facts.body, facts.html, as_text=facts.as_text))
     if UNREAD in hosts:
         yield "high", f"There are {UNREAD}."
     if hosts:
         yield "medium", f"Links lead to: {_some_of(hosts, 10)}."
     if masked:
         yield "high", f"A link shows another name before the host that it leads to: {', '.join(masked[:10])}."
+
+
+def _words_of(facts: Facts) -> str:
+    """All that somebody may read: the text as it is written, and as a page shows it."""
+    seen = read_html(facts.body, facts.html, as_text=facts.as_text)
+    shown = seen.text[:LOOKED_AT] if seen else ""
+    return f"{facts.subject}\n{facts.body[:LOOKED_AT]}\n{shown}"
 
 
 def _some_of(names: list[str], most: int) -> str:
@@ -196,12 +201,12 @@ def _html(facts: Facts) -> _Reasons:
 
 
 def _characters(facts: Facts) -> _Reasons:
-    for problem in unseen.describe(facts.subject + "\n" + facts.body[:LOOKED_AT]):
+    for problem in unseen.describe(_words_of(facts)):
         yield "high", f"The text holds {problem}."
 
 
 def _topic(facts: Facts) -> _Reasons:
-    words = sorted({found[0].casefold() for found in _DELICATE.finditer(f"{facts.subject}\n{facts.body[:LOOKED_AT]}")})
+    words = sorted({found[0].casefold() for found in _DELICATE.finditer(_words_of(facts))})
     if words:
         yield "medium", f"It speaks of money or secrets: {_some_of(words, 5)}."
 

@@ -11,6 +11,7 @@ from collections import ChainMap, Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from deskhand import unseen
 from deskhand.mail import looks, preheader, sheets, weblinks
@@ -64,6 +65,7 @@ LOOK_BACK = 20
 _FORMATTING = _names("a b big code em font i nobr s small strike strong tt u")
 _CONTAINERS = frozenset(("ul", "ol", "table", "dl"))
 _SHOWN_HOST = re.compile(r"(https?:[/\\]*|www\.)?((?:[\w-]+\.)+[^\W\d_]{2,24})(?![\w@])", re.IGNORECASE)
+_SHOWN_ADDRESS = re.compile(r"[^\s@<>()]{1,64}@[^\s@<>()]{1,190}")
 _FILES = _names(
     "pdf doc docx xls xlsx ppt pptx txt md csv zip html htm php js py json png jpg jpeg gif mp4 ics eml asp"
 )
@@ -329,6 +331,8 @@ class _Reader:
             return
         if target.host:
             self._compare(label, target)
+        if target.scheme == "mailto":
+            self._compare_address(label, href)
         if target.scheme not in ("http", "https", "ftp"):
             href = f"{target.scheme}:" if target.scheme in ("javascript", "data", "vbscript") else href
         elif self.base is not None and "://" not in href[:9]:
@@ -339,6 +343,14 @@ class _Reader:
             return
         self.addresses += len(shown) + 3
         self.shown.append(f" <{shown}>")
+
+    def _compare_address(self, label: str, href: str) -> None:
+        """A link to write to somebody: to whom it leads, and whom its words name instead."""
+        actual = unquote(href.partition(":")[2].partition("?")[0])[:_LONGEST_ADDRESS].strip().casefold()
+        self.hosts.setdefault(f"mail to {actual}")
+        for found in _SHOWN_ADDRESS.finditer(label[:500]):
+            if found[0].casefold() != actual:
+                self.misleading.setdefault((found[0], actual))
 
     def _compare(self, label: str, target: Target) -> None:
         actual = _without_www(target.host)

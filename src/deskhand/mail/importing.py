@@ -78,6 +78,7 @@ def _files(path: Path, left_out: list[tuple[Path, str]]) -> Iterator[Path]:
 
     if path.is_file():
         yield path
+        return
     for directory, folders, files in os.walk(path, onerror=unreadable):
         folders.sort()
         if "cur" in folders and "tmp" in folders:

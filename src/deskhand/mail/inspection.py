@@ -24,8 +24,8 @@ _RUNNING = """
     accde ade apk app appimage application appref-ms appx appxbundle bat bash bin chm class cmd com command cpl crx csh
     deb desktop diagcab dll dmg elf exe fish gadget hlp hta img inf ins iqy iso jar jnlp js jse ksh library-ms lnk lua
     mde mobileconfig msc msi msix msixbundle msp mst one php pickle pif pkg pkl pl ps1 ps1xml psd1 psm1 py pyw rb
-    reg rpm run scf scpt scr sct search-ms searchconnector-ms settingcontent-ms sh shb slk sys terminal theme udl url vb
-    vbe vbs vhd vhdx wasm website workflow ws wsc wsf wsh xbap xll xpi zsh
+    rdp reg rpm run scf scpt scr sct search-ms searchconnector-ms settingcontent-ms sh shb slk sys terminal theme udl
+    url vb vbe vbs vhd vhdx wasm website workflow ws wsb wsc wsf wsh xbap xll xpi zsh
 """
 _SCRIPTED = "htm html ipynb mht mhtml shtml svg svgz swf xht xhtml xml xsl xslt"
 _MACROS = "docm dotm pptm potm ppsm ppam sldm xlam xlsb xlsm xltm"
@@ -93,7 +93,7 @@ _SECRETS = {
     "a key of a cloud": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b|\bAIza[\w-]{35}|\"private_key_id\"|\bGOCSPX-[\w-]{20,}"
     r"|\bAccountKey=[\w+/]{40,}|\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
     "an access token": r"\b(?:gh[pousr]_\w{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}|xox[abeprs]-[\w-]{10,}"
-    r"|sk-[\w-]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|npm_\w{30,}|[sr]k_live_\w{16,}"
+    r"|dh_[\w-]{40,}|sk-[\w-]{20,}|eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}|npm_\w{30,}|[sr]k_live_\w{16,}"
     r"|hooks\.slack\.com/services/\w+/\w+/\w{16,})|(?i:\bBearer|\bBasic) [\w.~+/-]{24,}",
     "a password": r"(?i)(?<![a-z])(?:password|passwd|passphrase|pwd|passwort|kennwort|secret|api[_-]?key|access[_-]?key"
     r"|(?:access|auth|refresh|bot)[_-]?token)(?:[_-]\w{1,20})?[\"']?\s{0,3}[:=]\s{0,3}[\"']?[^\s\"',;<>{}$]{6,}"
@@ -144,6 +144,8 @@ def inspect(name: str, content: bytes) -> Findings:
     if _KEYS.search(name):
         alarming.append("is named as one that holds secrets")
     alarming += [f"holds {each}" for each in _find_secrets(kind, content, budget)]
+    if kind is None and len(content) > LOOKED_AT:
+        odd.append(f"was looked at up to byte {LOOKED_AT:,} alone")
     return Findings(_type_of(name, kind), tuple(alarming), tuple(odd))
 
 

@@ -303,6 +303,8 @@ def refusal_of(asked: NotApproved, message: str, **details: Any) -> DeskError:
 
 
 def _not_approved(what: str, kind: str, asked: NotApproved) -> DeskError:
+    if asked.why == "permitted":
+        return _say(refusal_of(asked, "it has not left yet"), f"Rejected: Not sent yet. {asked.note}")
     text = (
         f"Rejected: No matching approval file found in vault/Approved/ for {what}. "
         f"Create an approval file with type: {kind} and move it to vault/Approved/."

@@ -202,6 +202,7 @@ async def _show(
     *,
     alone: bool,
     failure: DeskError | None = None,
+    typed: FormData | None = None,
     status: int = 200,
 ) -> Response:
     desk = desk_of(request)
@@ -214,7 +215,7 @@ async def _show(
     title = card.subject if alone and card else "Approvals"
     known = {"card": card, "alone": alone, "failure": failure, "said": said, "shape": _shape(card) if card else None}
     known["told_below"] = done not in ("woken", "undone")  # beside the undo of that answer
-    context = {"title": title, "here": "/", **listing, **known, **beside}
+    context = {"title": title, "here": "/", **listing, **known, **beside, "typed": typed or {}}
     return await render(request, "approvals.html", status=status, **context)
 
 
@@ -276,7 +277,7 @@ def _answer(
         try:
             await act(desk, (card_id, _digest(form)), form, claim_in(request, form))
         except (Denied, InvalidInput) as failure:
-            return await _show_refusal(request, failure)
+            return await _show_refusal(request, failure, form)
         if done in ("woken", "undone"):
             return RedirectResponse(f"/approvals/{card_id}?{urlencode({'done': done})}", 303)
         return await _go_to_next(request, before, done)
@@ -304,13 +305,13 @@ async def _undo_last(request: Request, form: FormData) -> Response:
     return RedirectResponse("/?done=undone", 303)
 
 
-async def _show_refusal(request: Request, failure: DeskError) -> Response:
+async def _show_refusal(request: Request, failure: DeskError, typed: FormData) -> Response:
     desk = desk_of(request)
     card = await desk.waiting.card(request.path_params["id"])
     shown = Denied(_STALE, reason="changed") if isinstance(failure, Changed) else failure
     status = 422 if isinstance(failure, InvalidInput) else 409
     listing = await _listing(request, snoozed=card.state == "snoozed")
-    return await _show(request, card, listing, alone=True, failure=shown, status=status)
+    return await _show(request, card, listing, alone=True, failure=shown, typed=typed, status=status)
 
 
 async def _approve(desk: Desk, card: _Named, form: FormData, claim: Claim) -> Card:

@@ -1,10 +1,11 @@
 """The files that a card would take along: what they hold as far as a page can show it, and a download of each."""
 
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha256
 from urllib.parse import quote
 
-from anyio import to_thread
+from anyio import CapacityLimiter, to_thread
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,12 +15,15 @@ from deskhand.errors import NotFound
 from deskhand.gate import enclosures
 from deskhand.gate.cards import Card
 from deskhand.gate.enclosures import Enclosure
+from deskhand.mail.documents import find_reader
+from deskhand.mail.extraction import extract
 from deskhand.mail.inspection import is_text, picture_type
 from deskhand.web.entry import page
-from deskhand.web.render import HEADERS
+from deskhand.web.render import HEADERS, render
 from deskhand.web.request import desk_of
 
 LONGEST_TEXT = 2000
+LONGEST_DOCUMENT = 20_000
 _ALONE = {**HEADERS, "Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
@@ -33,12 +37,15 @@ class Preview:
     text: str | None = None
     cut: bool = False
     is_picture: bool = False
+    is_document: bool = False
+    """Its text is read on a page of its own, because that takes a moment."""
 
 
 def routes() -> list[Route]:
     return [
         page("/approvals/{id}/attachments/{number:int}", _download),
         page("/approvals/{id}/attachments/{number:int}/picture", _picture),
+        page("/approvals/{id}/attachments/{number:int}/text", _text),
     ]
 
 
@@ -62,7 +69,8 @@ def _preview(card: Card, number: int, content: bytes | None) -> Preview:
     if picture_type(content):
         return Preview(file, address, is_picture=True)
     if not is_text(content):
-        return Preview(file, address)
+        is_document = find_reader(content, file.content_type, file.name) is not None
+        return Preview(file, address, is_document=is_document)
     text = content[: LONGEST_TEXT * 4].decode("utf-8", "replace")
     return Preview(file, address, text[:LONGEST_TEXT], cut=len(text) > LONGEST_TEXT)
 
@@ -79,6 +87,26 @@ async def _picture(request: Request) -> Response:
     if kind is None:
         raise NotFound("this attachment is no picture")
     return Response(content, media_type=kind, headers=_ALONE)
+
+
+async def _text(request: Request) -> Response:
+    """What a document says, read in a process of its own that can reach nothing."""
+    file, content = await _find(request)
+    found = await to_thread.run_sync(extract, content, file.content_type, file.name, limiter=_readers())
+    return await render(
+        request,
+        "document.html",
+        title=file.name,
+        card=request.path_params["id"],
+        text=found.text[:LONGEST_DOCUMENT],
+        cut=len(found.text) > LONGEST_DOCUMENT,
+        warnings=found.warnings,
+    )
+
+
+@cache
+def _readers() -> CapacityLimiter:
+    return CapacityLimiter(2)
 
 
 async def _find(request: Request) -> tuple[Enclosure, bytes]:

@@ -4,7 +4,7 @@ What changes the mailbox or the rules wants the same proof as every change of ma
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -70,6 +70,7 @@ async def _show(request: Request, problem: DeskError | None = None, typed: FormD
     named = text_in(typed, "mail") if typed else request.query_params.get("mail", "")
     chosen = await _choose(desk, named, left)
     opened = await _open(desk, chosen) if chosen else {"mail": None}
+    moment = partial(times.moment, now=now, zone=desk.settings.timezone)
     known = {
         "problem": problem,
         "rows": await _rows(desk, left[:count]),
@@ -81,11 +82,27 @@ async def _show(request: Request, problem: DeskError | None = None, typed: FormD
         "declined": await desk.store.read(first_look.list_declined),
         "step": chosen,
         "alone": bool(named),
-        "done": done_in(request, _DONE),
+        "done": _say_done(request, {step.data.message_id: moment(until).natural for step, until in later}),
         "typed": typed or {},
-        "moment": partial(times.moment, now=now, zone=desk.settings.timezone),
+        "moment": moment,
     }
     return await render(request, "decide.html", title="To decide", **known | opened)
+
+
+def _say_done(request: Request, put_off: Mapping[str, str]) -> str | None:
+    """What was done before this page was shown, with how many or until when."""
+    said = done_in(request, _DONE)
+    many = number_in(request, "many", digits=6) or 0
+    mails, are = ("mail", "is") if many == 1 else ("mails", "are")
+    until = put_off.get(request.query_params.get("of", ""))
+    match request.query_params.get("done"):
+        case "later" if until:
+            return f"Put off until {until}. It comes back by itself."
+        case "first" if many:
+            return f"{many} {mails} {are} being brought in."
+        case "rule" if many:
+            return f"The rule counts from now on, and {many} {mails} that waited {are} being archived."
+    return said
 
 
 async def _choose(desk: Desk, named: str, left: Sequence[Step]) -> Step | None:
@@ -161,9 +178,13 @@ def _act(done: str, act: _Doing) -> Callable[[Request, FormData], Awaitable[Resp
         except (Denied, InvalidInput, NotFound) as failure:
             return await _show(request, failure, form)
         await desk.record(PERSON, "decide_mail", message_id, {"done": done or "replied"}, None, 0)
-        return RedirectResponse(place or f"/decide?{urlencode({'done': done} | following)}", 303)
+        return RedirectResponse(place or _address(done, of=message_id, **following), 303)
 
     return answer
+
+
+def _address(done: str, **more: object) -> str:
+    return f"/decide?{urlencode({'done': done, **more})}"
 
 
 async def _find_next(desk: Desk, message_id: str) -> dict[str, str]:
@@ -201,15 +222,15 @@ async def _bring_back(desk: Desk, message_id: str, form: FormData) -> str:
         await deciding.take_back(desk, message_id)
     else:
         await deciding.put_off(desk, message_id, None)
-    return f"/decide?{urlencode({'done': 'back', 'mail': message_id})}"
+    return _address("back", mail=message_id)
 
 
 # The first look into a mailbox.
 
 
 async def _answer_first(request: Request, form: FormData) -> Response:
-    await first_look.answer(desk_of(request), text_in(form, "mailbox"), text_in(form, "answer"))
-    return RedirectResponse("/decide?done=first", 303)
+    look = await first_look.answer(desk_of(request), text_in(form, "mailbox"), text_in(form, "answer"))
+    return RedirectResponse(_address("first", many=look.found if look.answer == "all" else 0), 303)
 
 
 # Rules.
@@ -263,6 +284,7 @@ async def _make_rule(request: Request, form: FormData) -> Response:
     except Denied as failure:
         return await _show_rule(request, given, failure)
     await desk.record(PERSON, "make_rule", rule.name, rule.model_dump(exclude_none=True), None, 0)
+    woken = 0
     if text_in(form, "now"):
-        await deciding.apply_rules(desk, rule)
-    return RedirectResponse("/decide?done=rule", 303)
+        woken = await deciding.apply_rules(desk, rule)
+    return RedirectResponse(_address("rule", many=woken), 303)

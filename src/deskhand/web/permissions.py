@@ -1,9 +1,11 @@
 """Standing permissions on the page: made from a card, listed with what they let through, ended, all turned off."""
 
 from datetime import date, datetime, timedelta
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from markupsafe import Markup
 from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -13,12 +15,12 @@ from deskhand.app import Desk
 from deskhand.errors import Denied, DeskError, FieldProblem, InvalidInput
 from deskhand.gate.cards import Card
 from deskhand.gate.permissions import LOOKED_BACK, MOST_A_DAY, Terms, may_permit
-from deskhand.gate.permitting import describe
+from deskhand.gate.permitting import Standing, describe
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import claim_in
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
-from deskhand.web.times import shown_time
+from deskhand.web.times import moment, shown_time
 
 PERSON = "person"
 USUAL = timedelta(days=30)
@@ -56,12 +58,13 @@ async def offer(desk: Desk, card: Card) -> dict[str, Any] | None:
 async def _show(request: Request, problem: DeskError | None = None) -> Response:
     desk = desk_of(request)
     found = await desk.permitting.list_all()
+    say = partial(moment, now=desk.now(), zone=desk.settings.timezone)
     return await render(
         request,
         "permissions.html",
         title="Permissions",
         standing=[
-            (each, describe(each.permission), [(name, shown_time(desk, at)) for name, at in each.uses[:20]])
+            (each, describe(each.permission, say(each.permission.ends).natural), _show_uses(desk, each))
             for each in found
         ],
         made={each.permission.id: shown_time(desk, each.permission.made) for each in found},
@@ -69,6 +72,10 @@ async def _show(request: Request, problem: DeskError | None = None) -> Response:
         problem=problem,
         done=done_in(request, DONE),
     )
+
+
+def _show_uses(desk: Desk, standing: Standing) -> list[tuple[str, Markup]]:
+    return [(name, shown_time(desk, at)) for name, at in standing.uses[:20]]
 
 
 async def _permit(request: Request, form: FormData) -> Response:

@@ -20,10 +20,13 @@ def offered(now: datetime, zone: str) -> dict[str, tuple[str, datetime]]:
 
 
 def read_until(form: FormData, now: datetime, zone: str) -> datetime:
-    """The choice of the form, or the time that was typed."""
+    """The choice of the form, or the time that was typed; one hour where nothing was."""
     choice = text_in(form, "until")
+    typed = text_in(form, "when").strip()
+    if choice == "when" and typed:
+        return due.read_later(typed, now, zone)
     if choice == "when":
-        return due.read_later(text_in(form, "when"), now, zone)
+        choice = "hour"
     found = offered(now, zone).get(choice)
     if found is None:
         problem = FieldProblem("until", "is none of the choices", choice[:40], "hour, tomorrow, week or when")

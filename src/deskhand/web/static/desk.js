@@ -129,6 +129,16 @@
         one("textarea, input:not([type=hidden]), button", each).focus();
       };
     }
+    // Mails that came or were decided elsewhere; a card that is open, and what is typed there, stays.
+    document.addEventListener("desk:changed", async () => {
+      if (one(".counts strong").textContent === one("#counted").dataset.deciding) return;
+      if (one("#card.empty")) return location.reload();
+      if (one(".list details[open], .list :focus")) return;
+      const { answer, page } = await ask(location.href);
+      if (!answer.ok || !one(".list", page)) return;
+      one(".list").replaceWith(one(".list", page));
+      one("#show-keys").hidden = false;
+    });
     one("#show-keys").hidden = false;
     one(".pick [aria-current]")?.scrollIntoView({ block: "nearest" });
   }
