@@ -21,6 +21,8 @@ REQUIREMENTS = {
     "guard:definitions": "A tool that is not what the person has seen is closed until the review; the others go on.",
     "guard:once": "A call whose answer was lost is left to the person, and made again only where they said so before.",
     "guard:asker": "The result of a call is told to whoever asked for it, and to nobody else.",
+    "guard:seen": "What another server or a program would do is seen by whoever may use it, not by who reads mail.",
+    "guard:recorded": "A call that passed is on the record once, also where the desk is killed after its answer.",
     "guard:hostile": "A server that lies, dies, floods or is silent ends in a clear state, and all else goes on.",
     "guard:secrets": "A server gets the secrets that its entry names, and nothing else of the desk.",
     "guard:command": "deskhand guard adds, shows, tests, reviews and removes; `mcp NAME` and the whole desk serve it.",
