@@ -1,4 +1,5 @@
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deskhand import audit
-from deskhand.audit import search
+from deskhand.audit import journal, search
 from deskhand.store import Store, Transaction, open_store
 from tests.home import Home
 from tests.old_database import database_at
@@ -293,3 +294,64 @@ def test_a_line_that_comes_while_the_record_is_verified_is_no_missing_one(store:
 
     assert (verifying.returncode, said) == (0, "whole: 5 entries\n")
     assert store.write_sync(audit.verify) == audit.Verified(6)
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from deskhand.app import Desk
+from deskhand.config import load
+
+async def pass_calls():
+    desk = Desk(load(os.environ).settings)
+    await desk.settle_record(behind=64)
+    for number in range(60):
+        desk.record_behind("guard_mcp", f"call_{number}", "evil", {}, None, 1)
+    print("answered", flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(pass_calls())
+"""
+
+
+@requirement("guard:recorded")
+def test_what_passed_is_on_the_record_once_after_the_desk_was_killed(home: Home) -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED], env=home.environment, capture_output=True, check=False)
+    (left,) = home.path.glob("behind-*")
+    assert (killed.returncode, killed.stdout, left.stat().st_mode & 0o777) == (-9, b"answered\n", 0o600)
+    lines = left.read_bytes()
+    for _ in range(2):
+        said = home.command("log", "--json", "--limit", "1000")
+        assert [said.stdout.count(f'"call_{number}"') for number in range(60)] == [1] * 60, said.stderr
+        assert not left.exists()
+    left.write_bytes(lines + b'{"half')  # as if it had been killed after the record was written
+    assert home.command("log", "--json", "--limit", "1000").stdout.count('"call_') == 60
+    assert home.command("log", "--verify").returncode == 0
+
+
+@requirement("guard:recorded")
+def test_a_journal_is_taken_over_from_nobody_who_lives(store: Store, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    living = journal.Journal(home)
+    living.drop(entry())
+    living.close()
+    first = entry(correlation_id="first", timestamp="2031-01-01T00:00:00.000Z", target="ann@example.com")
+    second = entry(correlation_id="second", timestamp="2031-01-01T00:00:00.000Z")
+    living.add(first)
+    living.add(second)
+    (file,) = home.iterdir()
+    assert "ann@" not in file.read_text()
+    journal.take_over(store, home)
+    assert store.write_sync(audit.verify) == audit.Verified(5)
+    living.drop(first)
+    living.drop(entry(correlation_id="another"))
+    living.close()  # the second one is still to be written
+    journal.take_over(store, home)
+    assert store.write_sync(audit.verify) == audit.Verified(7)
+    living.add(second)
+    living.drop(second)
+    assert (file.read_bytes(), living.is_long) == (b"", False)
+    living.close()
+    file.touch()
+    journal.take_over(store, home)
+    assert not [*home.iterdir()]

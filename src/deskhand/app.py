@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from deskhand.agents.mail import Mailroom
     from deskhand.agents.post import Post
     from deskhand.audit import Entry, Result
+    from deskhand.audit.journal import Journal
     from deskhand.config import MailAccount, NoteVault, Settings
     from deskhand.foreign.servers import Foreign
     from deskhand.gate import Gate
@@ -60,7 +61,7 @@ class Seat:
     """Which conversation of Claude Code's it is, where that asks."""
 
 
-_SHARED = ("store", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vaults")
+_SHARED = ("store", "journal", "door", "foreign", "gate", "waiting", "answers", "mailbox", "tasks", "vaults")
 
 
 class Desk:
@@ -104,7 +105,24 @@ class Desk:
         from deskhand.store import open_store
 
         self.settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return open_store(self.settings.database)
+        store = open_store(self.settings.database)
+        self._take_over(store)
+        return store
+
+    def _take_over(self, store: "Store") -> None:
+        from deskhand.audit import journal
+
+        try:
+            journal.take_over(store, self.settings.home)
+        except (DeskError, OSError) as failure:  # what was left is left until the next time
+            log.critical("not_taken_over", extra={"failure": str(failure)})
+
+    @cached_property
+    def journal(self) -> "Journal":
+        """What passed and is not on the record yet."""
+        from deskhand.audit.journal import Journal
+
+        return Journal(self.settings.home)
 
     @cached_property
     def vaults(self) -> "Vaults":
@@ -130,10 +148,12 @@ class Desk:
         return vault
 
     def _find_vault(self, name: str) -> "tuple[NoteVault, Vault]":
+        from deskhand.notes.root import shut
         from deskhand.notes.vault import Vault
 
         found = self.settings.find_vault(name)
         root = found.demand()
+        shut(root, self.settings.home)
         inside = self.settings.inside if found == self.settings.note_vaults[0] else None
         vault = Vault(root, self.index_file(root), self._sign_note, self._local_now, inside=inside)
         vault.meaning = self._open_meaning(root, inside)
@@ -468,9 +488,28 @@ class Desk:
         in_vault: bool = False,
     ) -> None:
         """Put one finished action on the record, redacted; with `in_vault` also into the vault's own log."""
+        entry = self._entry_of(actor, action, target, parameters, error, milliseconds, result)
+        await self._append(entry)
+        # A desk without a vault has no log in it; the chain has the entry.
+        if in_vault and self.settings.vault_path is not None:
+            from deskhand.audit import vault_log
+
+            logs = (*self.settings.inside, "Logs")
+            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
+
+    def _entry_of(
+        self,
+        actor: str,
+        action: str,
+        target: object,
+        parameters: Mapping[str, Any],
+        error: DeskError | None,
+        milliseconds: int,
+        result: "Result | None" = None,
+    ) -> "Entry":
         from deskhand import audit
 
-        entry = audit.Entry.of(
+        return audit.Entry.of(
             self.now(),
             actor,
             action,
@@ -480,24 +519,28 @@ class Desk:
             result=result,
             milliseconds=milliseconds,
         )
+
+    async def _append(self, entry: "Entry") -> None:
+        from deskhand import audit
+
         try:
             await self.store.write(audit.append, entry)
+            self.journal.drop(entry)
         except (DeskError, OSError) as failure:
             # The effect has happened; hiding its result from the caller would not undo it. The next one has to wait
             # until this entry is written.
-            if error is None:
+            if entry.error is None:
                 self._owed.append(entry)
             log.critical("not_on_record", extra=audit.redact_entry(entry).model_dump() | {"failure": str(failure)})
-        # A desk without a vault has no log in it; the chain has the entry.
-        if in_vault and self.settings.vault_path is not None:
-            from deskhand.audit import vault_log
-
-            logs = (*self.settings.inside, "Logs")
-            await asyncio.to_thread(vault_log.write_entry, self.settings.vault_path, logs, entry)
 
     def record_behind(self, *facts: Any) -> None:
-        """Put it on the record as `record` does, while whoever asked has the answer already."""
-        task = asyncio.create_task(self.record(*facts))
+        """Put it on the record as `record` does, while whoever asked has the answer already: the journal keeps it."""
+        entry = self._entry_of(*facts)
+        try:
+            self.journal.add(entry)
+        except OSError as failure:  # the record may have room for it
+            log.critical("not_in_journal", extra={"failure": str(failure)})
+        task = asyncio.create_task(self._append(entry))
         self._behind.add(task)
         task.add_done_callback(self._behind.discard)
 
@@ -508,11 +551,11 @@ class Desk:
         from deskhand import audit
 
         _ = self.store
-        while len(self._behind) > behind:
+        while len(self._behind) > (0 if self.journal.is_long else behind):
             await asyncio.wait(self._behind, return_when=asyncio.FIRST_COMPLETED)
         while self._owed:
             await self.store.write(audit.append, self._owed[0])
-            del self._owed[0]
+            self.journal.drop(self._owed.pop(0))
 
     def card_address(self, request_id: str) -> str | None:
         """Where the person sees a request; None where no desk runs."""
@@ -526,7 +569,7 @@ class Desk:
     def close(self) -> None:
         while self._vaults:
             self._vaults.popitem()[1][1].close()
-        for part in ("post", "agentmail_post", "person_post", "store"):
+        for part in ("post", "agentmail_post", "person_post", "store", "journal"):
             if part in self.__dict__:
                 self.__dict__.pop(part).close()
 

@@ -6,12 +6,13 @@ person, and none opens the page. One that a client got by OAuth is for one MCP e
 it (deskhand.oauth), and all that it ever had are one family.
 """
 
+import json
 import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from typing import Literal, NamedTuple
 
 from deskhand import clock
@@ -45,6 +46,8 @@ class Token(NamedTuple):
     expires: datetime | None = None
     ends: datetime | None = None
     """Until when its client may renew it."""
+    asker: str = ""
+    """Who asks with it: its name, with a number behind it where another token had that before."""
 
     def is_for(self, endpoint: str | None, now: datetime) -> bool:
         """Whether it counts there. What came by OAuth counts at its own endpoint alone, and until it expires."""
@@ -127,9 +130,11 @@ def create(
             problem = FieldProblem(field, f"not a {field}", printable(text), "Use 1 to 255 printable characters")
             raise InvalidInput(f"that is no {field} of a token", fields=[problem])
     token = _new_text()
-    sql = "INSERT INTO tokens (digest, name, user_id, scopes, created) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
-    values = (digest(token), name, user, " ".join(check_scopes(scopes)), clock.to_ms(now))
-    added = tx.execute(sql, *values)
+    held = " ".join(check_scopes(scopes))
+    asker = _take_asker(tx, name)
+    columns = "digest, name, user_id, scopes, created, asker"
+    sql = f"INSERT INTO tokens ({columns}) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    added = tx.execute(sql, digest(token), name, user, held, clock.to_ms(now), asker)
     if not added:
         raise Exists(f"there is a token named {name}", hint="choose another name, or revoke that one")
     return token
@@ -140,8 +145,24 @@ def list_tokens(tx: Transaction) -> list[Token]:
 
 
 def drop(tx: Transaction, name: str) -> bool:
-    """Make a token worthless; whether it was there."""
+    """Make a token worthless, and end what its holder had; whether it was there."""
+    row = tx.one("SELECT COALESCE(asker, name) FROM tokens WHERE name = ?", name)
+    if row is None:
+        return False
+    _forget(tx, f"client {row[0]}")
     return tx.execute("DELETE FROM tokens WHERE name = ?", name) > 0
+
+
+def _forget(tx: Transaction, asker: str) -> None:
+    """What was permitted to it, and what came of its calls, is nobody's after it."""
+    for name, about in tx.all("SELECT id, names FROM permissions WHERE closed IS NULL"):
+        if json.loads(about).get("asker") == asker:
+            sql = "UPDATE permissions SET closed = ?, closed_by = 'a revoked token', evidence = '' WHERE id = ?"
+            tx.execute(sql, clock.to_ms(clock.utc_now()), name)
+    for name, action in tx.all("SELECT id, action FROM requests WHERE id IN (SELECT request_id FROM results)"):
+        if json.loads(action).get("asker") == asker:
+            tx.execute("DELETE FROM results WHERE request_id = ?", name)
+    tx.execute("DELETE FROM handles WHERE asker = ?", asker)
 
 
 def revoke(tx: Transaction, name: str) -> None:
@@ -175,12 +196,15 @@ def _note_use(tx: Transaction, name: str, now: datetime) -> None:
 def issue(
     tx: Transaction, grant: Grant, scopes: Iterable[str], now: datetime, expires: datetime, ends: datetime
 ) -> str:
-    """The first token of a family, under a name that no other token has; what can no longer be renewed is dropped."""
-    tx.execute("DELETE FROM tokens WHERE ends <= ?", clock.to_ms(now))
+    """The first token of a family, under a name that no token ever had; what can no longer be renewed is dropped."""
+    for (ended,) in tx.all("SELECT name FROM tokens WHERE ends <= ?", clock.to_ms(now)):
+        drop(tx, ended)
     token = _new_text()
+    name = _take_asker(tx, grant.name)
     row = {
         "digest": digest(token),
-        "name": _free_name(tx, grant.name),
+        "name": name,
+        "asker": name,
         "scopes": " ".join(check_scopes(scopes)),
         "created": clock.to_ms(now),
         "family": grant.family,
@@ -209,18 +233,20 @@ def find_family(tx: Transaction, family: str) -> Token | None:
     return _token(row) if row else None
 
 
-def _free_name(tx: Transaction, wanted: str) -> str:
-    taken = {name for (name,) in tx.all("SELECT name FROM tokens")}
-    if wanted not in taken:
-        return wanted
-    return next(name for number in count(2) if (name := f"{wanted} {number}") not in taken)
+def _take_asker(tx: Transaction, wanted: str) -> str:
+    """A name that no token ever had, with a number behind it where one had that: nobody inherits another's yes."""
+    taken = {name for (name,) in tx.all("SELECT name FROM askers UNION SELECT name FROM tokens")}
+    numbered = (f"{wanted} {number}" for number in count(2))
+    asker = next(name for name in chain([wanted], numbered) if name not in taken)
+    tx.execute("INSERT INTO askers (name) VALUES (?)", asker)
+    return asker
 
 
-_COLUMNS = "name, user_id, scopes, created, used, client_id, resource, expires, ends"
+_COLUMNS = "name, user_id, scopes, created, used, client_id, resource, expires, ends, asker"
 
 
 def _token(row: Row) -> Token:
-    name, user, scopes, created, used, client_id, resource, expires, ends = row
+    name, user, scopes, created, used, client_id, resource, expires, ends, asker = row
     return Token(
         name,
         user,
@@ -231,6 +257,7 @@ def _token(row: Row) -> Token:
         resource,
         _moment(expires),
         _moment(ends),
+        asker or name,
     )
 
 

@@ -1,14 +1,21 @@
 """A server that lies, dies, floods or never answers: each ends in a clear state, and the others go on."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import pytest
 from mcp import MCPError
 
 from deskhand.app import Desk
 from deskhand.config import load
+from deskhand.gate.toolcall import ToolCall, Workplace
+from deskhand.servers import handles
+from deskhand.servers.handles import Handle
 from deskhand.store import Transaction
 from tests.foreign.place import Guarded, guarded, refusal, said, until
 from tests.foreign.stranger_names import ESCAPES
@@ -143,3 +150,91 @@ async def test_the_desk_that_died_in_a_call_never_makes_it_again_by_itself(place
     second.close()
 
     assert state == "unknown"
+
+
+FORGING = {name: {"name": name, "inputSchema": {"type": "object"}} for name in ("forge", "forge_error")}
+
+
+@requirement("guard:hostile")
+@pytest.mark.parametrize("modern", [False, True])
+async def test_no_server_speaks_in_the_desks_own_words(place: Guarded, modern: bool) -> None:
+    place.other(**FORGING)
+    if modern:
+        place.be_modern()
+    async with place.line("legacy") as client, place.client() as longer:
+        answer = (await client.ask("tools/call", name="forge", arguments={"text": "x"}))["result"]
+        error = (await client.ask("tools/call", name="forge_error", arguments={}))["error"]
+        other = await longer.call_tool("forge", {"text": "x"})
+
+    assert answer["_meta"] == answer["content"][0]["_meta"] == {"vendor/x": 1}
+    assert error["data"]["_meta"] == {"vendor/x": 1}
+    assert "deskhand/" not in other.model_dump_json()
+
+
+@requirement("guard:asker")
+async def test_no_forged_handle_leads_to_what_another_client_asked_for(tmp_path: Path) -> None:
+    async with guarded(tmp_path, doors=True, DESKHAND_HOLD_SECONDS="0") as place:
+        place.rules('tool = "forge"\ndo = "pass"', more="on_desk = true")
+        place.other(**FORGING)
+        ann = await place.token("ann")
+        bob = await place.token("bob")
+        theirs = await ask_desk(place, ann, "tools/call", name="stranger_echo", arguments={"text": "s3cret"}, task={})
+        card = await place.approve()
+        await place.desk.gate.release_due()
+        forged = await ask_desk(place, bob, "tools/call", name="stranger_forge", arguments={"text": card.id}, task={})
+        got = await ask_desk(place, bob, "tasks/result", taskId=forged["result"]["task"]["taskId"])
+        # One that was forged before the desk was mended.
+        far = place.desk.now() + timedelta(days=1)
+        old = Handle(card.id, "client bob", card.id, far, far, far, "working", "waits")
+        await place.desk.store.write(handles._give, old)
+        refused = await ask_desk(place, bob, "tasks/result", taskId=card.id)
+        own = await ask_desk(place, ann, "tasks/result", taskId=theirs["result"]["task"]["taskId"])
+
+    assert "s3cret" not in json.dumps([forged, got, refused])
+    assert "error" in refused
+    assert own["result"]["structuredContent"] == {"text": "s3cret"}
+
+
+async def ask_desk(place: Guarded, token: str, method: str, **params: Any) -> Any:
+    """As a client of the first era with tasks."""
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": "2025-11-25",
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+    async with httpx2.AsyncClient(timeout=60) as http:
+        heard = await http.post(f"{place.address}/mcp", json=body, headers=headers)
+    return json.loads(heard.text.partition("data: ")[2] or heard.text)
+
+
+@requirement("guard:seen")
+async def test_what_a_server_or_a_program_would_do_is_not_seen_with_the_scopes_of_mail(tmp_path: Path) -> None:
+    async with guarded(tmp_path, doors=True) as place:
+        scopes = {"ann": ["mail:read", "guard:write"], "bob": ["mail:read", "guard:read"], "mia": ["mail:write"]}
+        tokens = {name: await place.token(name, *given) for name, given in scopes.items()}
+        async with place.http(tokens["ann"]) as client:
+            call = refusal(await client.call_tool("echo", {"text": "s3cret"}))["details"]["request"]
+        own = ToolCall(
+            server="claude-code",
+            tool="Bash",
+            arguments='{"command":"ls"}',
+            definition="",
+            asker="client ann",
+            at=Workplace(folder="/", session=""),
+        )
+        await place.desk.gate.propose(own, "claude_mcp", client="ann")
+        (command,) = [each.id for each in await place.cards() if each.id != call]
+        seen = {}
+        for name, token in tokens.items():
+            async with place.http(token, "/mcp") as client:
+                listed = (await client.call_tool("pending_actions", {})).structured_content["actions"]
+                found = [
+                    each
+                    for each in (call, command)
+                    if not (await client.call_tool("get_action", {"id": each})).is_error
+                ]
+                assert found == [each["id"] for each in listed]
+                seen[name] = found
+
+    assert seen == {"ann": [call, command], "bob": [call], "mia": []}

@@ -1,11 +1,13 @@
 """What passes through the desk is what the server itself says, line by line, whatever era either side is of."""
 
 from collections.abc import AsyncIterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from deskhand import audit
 from tests.foreign.place import Guarded, LineClient, guarded, until, without_era
 from tests.requirements import requirement
 from tests.transports import ERAS
@@ -151,6 +153,9 @@ async def test_only_what_passes_goes_the_short_way_and_all_of_it_is_on_the_recor
     await place.desk.settle_record()
     sql = "SELECT action, result, sum(entries) FROM audit_days WHERE actor = 'guard_mcp' GROUP BY action, result"
     recorded = await place.desk.store.read(lambda tx: tx.all(sql))
+    (entry,) = [each for _, each in await place.desk.store.read(audit.entries) if each.action_type == "echo"]
+    digest = sha256(b'{"text":"a"}').hexdigest()
+    assert entry.parameters == {"arguments": "text", "digest": digest}
     assert {("echo", "success", 1), ("refuse", "rejected", 1), ("die", "error", 1)} <= {*map(tuple, recorded)}
 
 

@@ -6,11 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from mcp import Client, MCPError
 
+from deskhand import tokens
 from deskhand.clock import utc_now
 from deskhand.foreign.arguments import canonical
+from deskhand.foreign.rules import GuardRule
 from deskhand.foreign.schemas import find_problem
 from deskhand.gate import Failed, Gate, NotApproved, Released
 from deskhand.gate.permissions import Terms
@@ -135,6 +139,69 @@ async def test_the_first_rule_that_fits_counts_and_where_none_fits_the_person_is
         assert said(await client.call_tool("echo", {"text": "yes"})) == "yes"
 
 
+TWO_WAYS: list[tuple[str, dict[str, Any]]] = [
+    ('"pay.to" = "ann"', {"pay.to": "bob", "pay": {"to": "ann"}}),
+    ('"pay.to" = "ann"', {"pay.to": "ann", "pay": {"to": "bob"}}),
+    ('"pay.to" = "ann"', {"pay.to": "ann", "pay": {}}),
+    ('"pay.to" = "ann"', {"pay.to": "ann", "pay": "bob"}),
+    ('"a.b.c" = "ann"', {"a.b": {"c": "ann"}, "a": {"b.c": "bob"}}),
+    ('"a.b.c" = "ann"', {"a.b": {"c": "bob"}, "a": {"b": {"c": "ann"}}}),
+    ('"to.*" = "ann"', {"to": {"*": "ann", "x": "bob"}}),
+    ('"to.*" = "ann"', {"to": {"x": "ann"}}),
+    ('"to.*" = "ann"', {"to": ["bob"], "to.*": "ann"}),
+    ('"to.*" = "ann"', {"to": [], "to.*": "ann"}),
+    ('"to.*.at" = "ann"', {"to": [{"at": "ann"}, {"other": "bob"}]}),
+    ('"to.*.at" = "ann"', {"to": [{"at": "ann"}, {"at": "ann"}], "to.*": {"at": "bob"}}),
+    ('"*" = "ann"', {"*": "ann", "x": "bob"}),
+]
+
+
+@requirement("guard:rules")
+async def test_a_path_that_can_be_read_in_two_ways_passes_only_where_each_of_them_fits(place: Guarded) -> None:
+    async with place.client() as client:
+        for condition, arguments in TWO_WAYS:
+            given = {"text": "", **arguments}
+            place.rules(f'tool = "echo"\nwhen = {{ {condition} }}\ndo = "pass"', 'tool = "*"\ndo = "deny"')
+            assert refusal(await client.call_tool("echo", given))["details"]["reason"] == "denied", arguments
+        for condition, arguments in TWO_WAYS[:2] + TWO_WAYS[4:7]:
+            given = {"text": "", **arguments}
+            place.rules(f'tool = "echo"\nwhen = {{ {condition.replace("ann", "bob")} }}\ndo = "deny"', PASS)
+            assert refusal(await client.call_tool("echo", given))["details"]["reason"] == "denied", arguments
+
+
+NAMES = st.lists(st.sampled_from(["a", "b", "*", "0"]), min_size=1, max_size=3).map(".".join)
+NESTED = st.recursive(
+    st.sampled_from(["good", "evil"]),
+    lambda inner: st.dictionaries(NAMES, inner, max_size=3) | st.lists(inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def readings(value: Any, path: str) -> set[str]:
+    """What a server may find that takes the path for names with dots in any way, without our own code."""
+    if not path:
+        return {value} if isinstance(value, str) else set()
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    found: set[str] = set()
+    for name, each in items:
+        if path == str(name) or path.startswith(f"{name}."):
+            found |= readings(each, path[len(str(name)) + 1 :])
+    return found
+
+
+@requirement("guard:rules")
+@hypothesis.settings(max_examples=300, deadline=None)
+@hypothesis.given(st.dictionaries(NAMES, NESTED, max_size=4), NAMES)
+def test_no_reading_of_a_path_slips_past_a_rule(arguments: dict[str, Any], path: str) -> None:
+    good = GuardRule.model_validate({"tool": "*", "when": {path: "good"}, "do": "pass"})
+    evil = GuardRule.model_validate({"tool": "*", "when": {path: "evil"}, "do": "deny"})
+    if "evil" in readings(arguments, path):
+        assert evil.fits("pay", arguments)
+        assert not good.fits("pay", arguments)
+    if good.fits("pay", arguments):
+        assert not evil.fits("pay", arguments)
+
+
 @requirement("guard:rules")
 @pytest.mark.parametrize(
     "rules",
@@ -247,6 +314,42 @@ async def test_a_result_is_told_to_whoever_asked_and_to_nobody_else(tmp_path: Pa
     assert theirs["details"]["request"] != card.id
     assert "result" not in seen.structured_content
     assert own.structured_content["result"]["structuredContent"] == {"text": "s3cret"}
+
+
+@requirement("tokens:own-asker")
+async def test_a_new_token_of_an_old_name_starts_with_nothing(tmp_path: Path) -> None:
+    async with guarded(tmp_path, doors=True) as place:
+        desk = place.desk
+        terms = Terms(5, desk.now() + timedelta(days=2))
+        async with place.http(await place.token("bob")) as client:
+            refusal(await client.call_tool("echo", {"text": "bob's"}))
+            own = await place.approve()
+            await desk.gate.release_due()
+            await desk.answers.permit(own.id, own.digest, terms, "person")
+        async with place.http(await place.token("ann")) as client:
+            refusal(await client.call_tool("echo", {"text": "s3cret"}))
+            card = await place.approve()
+            await desk.gate.release_due()
+            assert said(await client.call_tool("echo", {"text": "s3cret"})) == "s3cret"
+            await desk.answers.permit(card.id, card.digest, terms, "person")
+            refusal(await client.call_tool("echo", {"text": "approved"}))
+            yes = await place.approve()
+        await desk.store.write(tokens.revoke, "ann")
+        open_ones = await desk.store.read(lambda tx: tx.all("SELECT request_id FROM permissions WHERE closed IS NULL"))
+        kept = await desk.store.read(lambda tx: tx.all("SELECT request_id FROM results"))
+        ann = await place.token("ann")
+        async with place.http(ann) as client:
+            for text in ("s3cret", "approved"):
+                again = refusal(await client.call_tool("echo", {"text": text}))
+                assert again["details"]["approval"] != "permitted"
+                assert again["details"]["request"] not in (card.id, yes.id)
+        async with place.http(ann, "/mcp") as client:
+            seen = await client.call_tool("get_action", {"id": card.id})
+
+    assert open_ones == [(own.id,)]
+    assert card.id not in [name for (name,) in kept]
+    assert own.id in [name for (name,) in kept]
+    assert "result" not in (seen.structured_content or {})
 
 
 @requirement("guard:edited")

@@ -151,6 +151,26 @@ async def test_many_small_calls_are_one_large_one(client: Client, desk: Desk, cl
 
 
 @requirement("mail:bulk-waits")
+async def test_moves_are_counted_with_all_other_changes(furnished: Home, client: Client, desk: Desk) -> None:
+    ids = await fill(desk, 53)
+    assert await change(client, "star", ids[:49])
+    assert await ok(client, "move_email", message_id=ids[49], destination_label="Junk") == {"moved": True}
+    assert await ok(client, "move_email", message_id=ids[0], destination_label="Junk") == {"moved": True}
+
+    for label in ("Junk", "INBOX"):
+        error = await refused(client, "move_email", message_id=ids[50], destination_label=label)
+        assert (error["error"], error["details"]["reason"]) == ("permission_denied", "no_approval")
+    assert not await change(client, "star", [ids[51]])
+    assert len(await desk.mailbox.search("in:inbox", 100)) == 51
+
+    for file in (furnished.vault / "Pending_Approval").glob("*.md"):
+        file.rename(furnished.vault / "Approved" / file.name)
+    assert await ok(client, "move_email", message_id=ids[50], destination_label="Junk") == {"moved": True}
+    assert len(await desk.mailbox.search("label:Junk", 100)) == 3
+    assert (await refused(client, "move_email", message_id=ids[52], destination_label="Junk"))["error"]
+
+
+@requirement("mail:bulk-waits")
 async def test_of_calls_that_come_together_no_more_than_fifty_mails_are_changed(client: Client, desk: Desk) -> None:
     ids = await fill(desk, 60)
     async with asyncio.TaskGroup() as group:

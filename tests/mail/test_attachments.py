@@ -296,9 +296,13 @@ def test_a_process_of_its_own_reads_and_a_long_text_is_cut() -> None:
 
 
 ESCAPES = """
-import ctypes, os, resource, socket, sys
+import ctypes, os, platform, resource, signal, socket, sys
 from deskhand.mail import confinement
 landlock = ctypes.CDLL(None).syscall(444, None, 0, 1)
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*given):
+    if libc.syscall(*given) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
 confinement.limit()
 if not confinement.shut_in():
     sys.exit("unheld")
@@ -311,6 +315,19 @@ ways = {
     "rename": lambda: os.rename(sys.argv[1], sys.argv[1] + "x"),
     "chmod": lambda: os.chmod(sys.argv[1], 0),
     "kill": lambda: os.kill(os.getppid(), 0),
+    "queue": lambda: call(*{"x86_64": (129,), "aarch64": (138,)}[platform.machine()], os.getppid(), 0, None),
+    "pidfd": lambda: os.pidfd_open(os.getppid()),
+    "signal": lambda: signal.pidfd_send_signal(0, 0),
+    "mknod": lambda: os.mknod(sys.argv[1] + "y"),
+    "mkfifo": lambda: os.mkfifo(sys.argv[1] + "z"),
+    "fchmod": lambda: os.fchmod(0, 0o600),
+    "fchmodat2": lambda: call(452, -100, sys.argv[1].encode(), 0o600, 0),
+    "chown": lambda: os.chown(sys.argv[1], os.getuid(), os.getgid()),
+    "lchown": lambda: os.lchown(sys.argv[1], os.getuid(), os.getgid()),
+    "fchown": lambda: os.fchown(0, os.getuid(), os.getgid()),
+    "utime": lambda: os.utime(sys.argv[1]),
+    "setxattr": lambda: os.setxattr(sys.argv[1], "user.x", b"y"),
+    "removexattr": lambda: os.removexattr(sys.argv[1], "user.x"),
     "memory": lambda: bytearray(1 << 30),
 }
 if landlock > 0:

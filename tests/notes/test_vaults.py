@@ -14,6 +14,7 @@ from deskhand import tokens
 from deskhand.app import Desk
 from deskhand.config import load
 from deskhand.errors import BadConfig
+from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.servers.desk import desk_server
 from deskhand.servers.obsidian import obsidian_server
 from deskhand.setup import doctor
@@ -350,3 +351,54 @@ def test_the_command_line_knows_the_vaults(home: Home, tmp_path: Path) -> None:
     assert built.returncode == 0, built.stderr
     assert len([*(home.path / "cache").glob("notes-*.db")]) == 3
     assert home.command("notes", "list", "--vault", "nowhere").returncode != 0
+
+
+@requirement("vaults:home")
+async def test_no_tool_reaches_the_desks_home_in_a_vault(home: Home, tmp_path: Path) -> None:
+    inside = tmp_path / "third" / "Own" / "dh"
+    (inside / "deeper").mkdir(parents=True)
+    (inside / "config.toml").write_text(tables(tmp_path, work="work", third="third"))
+    secret = inside / "deeper" / "Secret.md"
+    secret.write_text("#hidden oak of the home\n")
+    (inside.parent / "Open.md").write_text("oak [[Secret]] ![[config.toml]]\n")
+    settings = load(home.environment | {"DESKHAND_HOME": str(inside), "DESKHAND_ADDRESS": "me@example.com"}).settings
+    desk = Desk(settings)
+    mail = b"From: a@example.org\nSubject: x\nContent-Disposition: attachment; filename=guard.toml\n\nx\n"
+    assert isinstance(desk.mailbox, LocalMailbox)
+    await desk.mailbox.receive([Incoming(mail, seen=True)])
+    (listed,) = await desk.mailbox.search("", 1)
+    before = sorted(inside.rglob("*.toml"))
+
+    async with Client(desk_server(desk), mode=ERA) as client:
+        for folder in ("third:Own/dh", "third:own/DH"):
+            saved = {"message_id": listed.id, "name": "guard.toml", "path": f"{folder}/guard.toml"}
+            note = f"{folder}/deeper/Secret.md"
+            letter = {"to": "a@example.org", "subject": "s", "body": "b", "attachments": [f"{folder}/config.toml"]}
+            away = {"source": note, "destination": "third:Away.md"}
+            into = {"source": "third:Own/Open.md", "destination": f"{folder}/Open.md"}
+            for tool, arguments in (
+                ("save_attachment", saved),
+                ("send_email", letter),
+                ("read_note", {"path": note}),
+                ("write_note", {"path": f"{folder}/new.md", "frontmatter": {}, "body": "x"}),
+                ("append_note", {"path": note, "text": "x"}),
+                ("move_note", away),
+                ("move_note", into),
+                ("list_notes", {"directory": folder}),
+            ):
+                error = await refused(client, tool, **arguments)
+                assert (error["error"], error["details"]["reason"]) == ("permission_denied", "protected"), tool
+        found = await paths(client, "search_notes", query="oak", vault="third")
+        everything = await paths(client, "list_notes", directory="third:")
+        tags = (await ok(client, "list_tags", vault="third"))["tags"]
+        links = await ok(client, "get_links", path="third:Own/Open.md")
+
+    assert found == ["third:Own/Open.md"]
+    assert sorted(everything) == ["third:Own/Open.md", "third:Third.md"]
+    assert tags == {}
+    assert links["unresolved"] == ["Secret", "config.toml"]
+    assert desk.vaults.locate(["config.toml"], "third:Own/Open.md") == {}
+    assert secret.read_text() == "#hidden oak of the home\n"
+    assert sorted(inside.rglob("*.toml")) == before
+    await desk.close_mailbox()
+    desk.close()

@@ -290,6 +290,25 @@ async def test_the_database_holds_no_secret_of_a_client(place: Place, home: Home
         assert secret not in dumped
 
 
+@requirement("tokens:own-asker")
+async def test_a_client_never_gets_a_name_that_another_had(place: Place) -> None:
+    desk = place.desk
+    await desk.store.write(tokens.create, "Claude", desk.now())
+    await desk.store.write(tokens.revoke, "Claude")
+    await desk.store.write(tokens.create, "Claude", desk.now())  # who asks with it is "Claude 2"
+    await desk.store.write(tokens.revoke, "Claude")
+    first = await place.connect()
+    listed = await desk.store.read(tokens.list_tokens)
+    assert [(each.name, each.asker) for each in listed] == [("Claude 3", "Claude 3")]
+    await place.chat.post("/oauth/revoke", {"token": first["access_token"], "client_id": place.chat.id})
+    await place.connect()
+    later = desk.now() + grants.REFRESH_LIFE  # what can no longer be renewed is dropped, and its name stays taken
+    grant = tokens.Grant("family", "client", "Claude", "/mcp")
+    await desk.store.write(tokens.issue, grant, ["mail:read"], later, later, later)
+    listed = await desk.store.read(tokens.list_tokens)
+    assert [(each.name, each.asker) for each in listed] == [("Claude 5", "Claude 5")]
+
+
 @requirement("oauth:reuse")
 async def test_a_refresh_token_that_is_shown_twice_ends_its_family(place: Place) -> None:
     first = await place.connect()

@@ -143,6 +143,16 @@ async def test_a_passkey_proves_what_is_done_with_mails_and_who_is_connected(hom
         assert (await owner.sends_signed("/mail/undo")).status_code == 303
         assert await owner.starred() == 0
 
+        (waiting,) = [await safe.ask()]
+        follow = f"/approvals/{waiting.id}/follow-up"
+        asked = await owner.asks("/passkeys/challenge", **{"for": follow, "when": "3d"})
+        signed = json.dumps(owner.device.sign(asked["nonce"], asked["options"]["challenge"]))
+        for path, when in ((follow, "4d"), ("/follow-ups/cancel", "3d")):
+            told = await owner.person.sends(path, {"when": when, "assertion": signed}, at="/passkeys")
+            assert told.status_code == 403
+        assert (await owner.sends_signed(follow, when="3d")).status_code == 303
+        assert (await owner.sends_signed("/follow-ups/cancel", request=waiting.id)).status_code == 303
+
         about = {"client_name": "Claude", "redirect_uris": ["https://claude.ai/back"]}
         client = (await owner.http.post("/oauth/register", json=about)).json()["client_id"]
         asks = {"response_type": "code", "client_id": client, "redirect_uri": "https://claude.ai/back"}

@@ -57,7 +57,7 @@ async def paired(home: Home, **more: str) -> AsyncIterator[tuple[Safe, Person, P
 
 
 async def show_code(person: Person) -> str:
-    page = (await person.sends("/phone/pair", at="/phone")).text
+    page = (await person.sends("/phone/pair", {"password": PASSWORD}, at="/phone")).text
     assert 'class="code"' in page
     assert "style=" not in page
     (link,) = re.findall(rf"<code>({ORIGIN}/pair/[\w-]+)</code>", page)
@@ -129,6 +129,18 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
         assert await safe.settle() == int(may_answer)
         if may_answer:
             return
+        for path, fields in (
+            ("/phone/pair", {}),
+            (f"{one}/follow-up", {"when": "3d", "digest": card.digest}),
+            ("/follow-ups/cancel", {"request": card.id}),
+            ("/decide/first", {"mailbox": "local", "answer": "all"}),
+            *((f"/decide/{each}", {"mail": "x", "text": "I agree"}) for each in ("hand", "reply", "later", "back")),
+        ):
+            for typed in ({}, {"password": "a wrong one"}):
+                answer = await paired_person.sends(path, fields | typed, at=one)
+                assert answer.status_code in (403, 422, 429), path
+                assert 'class="code"' not in answer.text
+        safe.clock.pass_by(minutes=16)
         key = await paired_person.sends("/passkeys/codes", at="/passkeys")
         assert key.status_code == 403  # nor does it make itself more than it is
         typed = {"digest": card.digest, "password": PASSWORD}
@@ -140,7 +152,7 @@ async def test_a_paired_browser_may_look_and_answers_only_where_a_session_is_eno
 async def test_a_desk_without_an_address_of_its_own_says_what_to_do(home: Home) -> None:
     async with opened(home) as safe, served(site(safe.desk)) as address, signed_in(safe.desk, address) as person:
         assert "cannot reach this desk" in (await person.reads("/phone")).text
-        answer = await person.sends("/phone/pair", at="/phone")
+        answer = await person.sends("/phone/pair", {"password": PASSWORD}, at="/phone")
         assert (answer.status_code, "inbox.origin" in answer.text) == (422, True)
 
 
@@ -248,6 +260,7 @@ async def test_the_app_can_be_installed_keeps_no_content_and_shows_a_count(
                 await page.goto(path)
                 assert await judged(page) == []
             await page.goto("/phone")
+            await page.fill("form[action='/phone/pair'] [name=password]", PASSWORD)
             await page.click("text=Show a code")
             await page.wait_for_selector("svg.code")
             assert await judged(page) == []

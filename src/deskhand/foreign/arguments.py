@@ -12,6 +12,8 @@ MOST_DEEP = 100
 MOST_ROWS = 200
 MOST_CHARACTERS = 60_000
 """What a card shows of the arguments; the whole of them can be downloaded."""
+NOTHING = object()
+"""Stands for what is not there, which is no value that JSON can say."""
 
 
 def canonical(arguments: Mapping[str, Any]) -> str:
@@ -46,29 +48,34 @@ def _inside(value: Any) -> Iterable[Any]:
 
 
 def find_values(values: Any, path: str) -> list[Any]:
-    """What stands at a path such as `issue.labels.0`, or with `labels.*` in each place; empty where nothing does."""
+    """What stands at a path such as `issue.labels.0`, or with `labels.*` in each place: at least one thing.
+
+    A name may have dots or a star in it, so there can be several ways to read a path. What any of them finds is there,
+    with NOTHING for each that leads nowhere.
+    """
     if not path:
         return [values]
-    first, _, rest = path.partition(".")
+    ways = [find_values(each, rest) for each, rest in _step_into(values, path.split("."))]
+    starred = path.partition(".")[0] == "*"
+    if not ways or (starred and isinstance(values, dict) and "*" not in values):  # no list, as the path says
+        ways.append([NOTHING])
+    return [each for several in ways for each in several]
+
+
+def _step_into(values: Any, parts: Sequence[str]) -> Iterator[tuple[Any, str]]:
+    """Each thing to which the first parts of a path can lead, and the rest of the path."""
+    first = parts[0]
+    rest = ".".join(parts[1:])
     match values:
-        case dict() if first in values:
-            return find_values(values[first], rest)
-        case dict() if path in values:  # a name with dots in it, where nothing else can be meant
-            return [values[path]]
-        case list() if first == "*":
-            return _find_in_each(values, rest)
+        case dict() | list() if first == "*":
+            yield from ((each, rest) for each in _inside(values))
         case list() if first.isascii() and first.isdecimal() and len(first) < 8 and int(first) < len(values):
-            return find_values(values[int(first)], rest)
-        case _:
-            return []
-
-
-def _find_in_each(values: list[Any], path: str) -> list[Any]:
-    """All of them, or none where one place has nothing there."""
-    found = [find_values(each, path) for each in values]
-    if not all(found):
-        return []
-    return [each for several in found for each in several]
+            yield values[int(first)], rest
+    if not isinstance(values, dict):
+        return
+    for end in range(1, len(parts) + 1):
+        if (name := ".".join(parts[:end])) in values:
+            yield values[name], ".".join(parts[end:])
 
 
 def list_rows(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -98,6 +105,8 @@ def shorten_rows(rows: Sequence[tuple[str, str]]) -> tuple[tuple[tuple[str, str]
 
 
 def write_value(value: Any) -> str:
+    if value is NOTHING:
+        return "(nothing)"
     if isinstance(value, str):
         return value
     return json.dumps(value, ensure_ascii=False)

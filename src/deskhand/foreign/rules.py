@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from deskhand.errors import BadConfig, printable
-from deskhand.foreign.arguments import find_values
+from deskhand.foreign.arguments import NOTHING, find_values
 from deskhand.foreign.schemas import compile_pattern, is_match
 
 FILE = "guard.toml"
@@ -77,6 +77,8 @@ class Condition(_GuardTable):
         return self
 
     def fits(self, value: Any) -> bool:
+        if value is NOTHING:
+            return False
         if "equals" in self.model_fields_set and not _is_same(value, self.equals):
             return False
         if self.one_of is not None and not any(_is_same(value, each) for each in self.one_of):
@@ -107,11 +109,14 @@ class GuardRule(_GuardTable):
     def fits(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         if not fnmatchcase(tool, self.tool):
             return False
-        return all(_fits_all(condition, find_values(arguments, path)) for path, condition in self.when.items())
+        return all(self._fits_at(path, condition, arguments) for path, condition in self.when.items())
 
-
-def _fits_all(condition: Condition, values: list[Any]) -> bool:
-    return bool(values) and all(condition.fits(value) for value in values)
+    def _fits_at(self, path: str, condition: Condition, arguments: Mapping[str, Any]) -> bool:
+        """Whatever the path can mean has to fit for a call to pass; to stop it, one thing is enough."""
+        found = (condition.fits(value) for value in find_values(arguments, path))
+        if self.do == "pass":
+            return all(found)
+        return any(found)
 
 
 ASK = GuardRule(tool="*", do="ask")

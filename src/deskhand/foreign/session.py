@@ -55,6 +55,8 @@ _PASSED_ON = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "LANG", "LC_AL
 """Of the desk's own environment a server sees no more than this."""
 _LOST = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, httpx2.HTTPError)
 _AS_IT_CAME: TypeAdapter[Any] = TypeAdapter(dict[str, Any])
+_OWN_WORDS = "deskhand/"
+"""Begins each key of a `_meta` that is the desk's."""
 _ABOUT_US = Implementation(name="deskhand", version=__version__)
 Told = (
     ToolListChangedNotification
@@ -260,9 +262,13 @@ class ForeignServer:
             result = await client.session.send_request(request, _AS_IT_CAME, progress_callback=_hear_progress(report))
         except ValidationError as error:
             raise self._no_answer() from error
+        except MCPError as error:
+            strip_own(error.error.data)
+            raise
         return self._read_answer({"result": result})
 
     def _read_answer(self, answer: Mapping[str, Any]) -> dict[str, Any]:
+        strip_own(answer)
         match answer:
             case {"result": {"resultType": "input_required"}}:
                 why = "it asks back (sampling, roots or elicitation), which the desk lets nobody do"
@@ -284,6 +290,20 @@ class ForeignServer:
 class _AnyRequest(Request[dict[str, Any], str]):
     method: str
     params: dict[str, Any]
+
+
+def strip_own(answer: Any) -> None:
+    """Take out of another's answer what only the desk says, wherever it stands in it."""
+    left = [answer]
+    while left:
+        match left.pop():
+            case dict(found):
+                if isinstance(meta := found.get("_meta"), dict):
+                    for key in [key for key in meta if key.startswith(_OWN_WORDS)]:
+                        del meta[key]
+                left += found.values()
+            case list(found):
+                left += found
 
 
 def _hear_progress(report: Report | None) -> Any:

@@ -162,7 +162,4 @@ def demand_fitting(shape: Mapping[str, Any], values: Mapping[str, Any]) -> None:
 
 
 def _shown_at(values: Mapping[str, Any], path: str) -> str:
-    found = find_values(values, path)
-    if not found:
-        return "(nothing)"
-    return printable(", ".join(map(write_value, found)), SHOWN_IN_TITLE)
+    return printable(", ".join(map(write_value, find_values(values, path))), SHOWN_IN_TITLE)

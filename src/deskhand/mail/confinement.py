@@ -31,14 +31,19 @@ _LATER = 0x40000000
 """Where x86-64 has a second table of calls, and no call that is meant."""
 
 # socket, connect, socketpair, clone, clone3, execve, execveat, ptrace, kill, process_vm_readv and _writev, bpf,
-# io_uring_setup, openat2, and all that make, change or remove files.
+# io_uring_setup, openat2, open_by_handle_at; signals by a queue or a pidfd; all that make, change or remove files; and
+# what changes a file's mode, owner, times and extended attributes.
 _X86 = (
     *(41, 42, 53, 56, 57, 58, 435, 59, 322, 101, 62, 200, 234, 310, 311, 321, 425, 437),
     *(2, 76, 82, 83, 84, 85, 86, 87, 88, 90, 92, 258, 263, 264, 265, 266, 268, 316),
+    *(304, 129, 297, 424, 434, 438, 133, 259, 91, 452, 93, 94, 260),
+    *(132, 235, 261, 280, 188, 189, 190, 197, 198, 199, 463, 466),
 )
 _ARM = (
     *(198, 203, 199, 220, 435, 221, 281, 117, 129, 130, 131, 270, 271, 280, 425, 437),
     *(34, 35, 36, 37, 38, 45, 53, 54, 276),
+    *(265, 138, 240, 424, 434, 438, 33, 52, 452, 55),
+    *(88, 5, 6, 7, 14, 15, 16, 463, 466),
 )
 _MACHINES = {"x86_64": (0xC000003E, 257, _X86), "aarch64": (0xC00000B7, 56, _ARM)}
 """Of each machine: its number, the number of openat, and the calls that are refused."""

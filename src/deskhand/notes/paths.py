@@ -16,7 +16,7 @@ from deskhand.durable import sync
 from deskhand.errors import Denied, FieldProblem, InvalidInput, NotFound, printable
 from deskhand.files import private_mode
 from deskhand.notes.folders import DASHBOARD, FOLDERS
-from deskhand.notes.root import open_folder
+from deskhand.notes.root import is_shut, loose, open_folder
 from deskhand.unseen import reads_as
 
 PROTECTED = frozenset({"Approved", "Rejected", "Pending_Approval", "Drafts", "Done", "Logs", DASHBOARD})
@@ -60,11 +60,11 @@ def deny_protected(names: tuple[str, ...], inside: Inside = ()) -> None:
     if inside:
         if not _is_taken_for(skeleton(names[0]), skeleton(inside[0])):
             return
-        if _loose(names[0]) != _loose(inside[0]):
+        if loose(names[0]) != loose(inside[0]):
             raise _closed(names, f"{printable(names[0])} could be taken for {inside[0]}")
         names = names[1:] or names
     folder = resembled(names[0], (*FOLDERS, DASHBOARD))
-    if folder is None or (folder not in PROTECTED and _loose(names[0]) == _loose(folder)):
+    if folder is None or (folder not in PROTECTED and loose(names[0]) == loose(folder)):
         return
     if folder in PROTECTED:
         raise _closed(names, f"{printable(names[0])} is changed by the person and the desk, not by tools")
@@ -102,6 +102,9 @@ def _is_taken_for(seen: str, folder: str) -> bool:
 @contextmanager
 def opened(root: Path, names: tuple[str, ...], *, create: bool = False) -> Iterator[tuple[int, tuple[str, ...]]]:
     """The folder's descriptor and the names as they are on the disk."""
+    if is_shut(root, names):
+        why = "the desk's home lies there, which no tool enters"
+        raise Denied(why, reason="protected", hint="leave it to the person", path="/".join(names))
     folder = open_folder(root)
     found: list[str] = []
     try:
@@ -121,8 +124,8 @@ def on_disk(folder: int, name: str) -> str | None:
     try:
         os.lstat(name, dir_fd=folder)
     except FileNotFoundError:
-        wanted = _loose(name)
-        alike = [entry for entry in os.listdir(folder) if _loose(entry) == wanted]
+        wanted = loose(name)
+        alike = [entry for entry in os.listdir(folder) if loose(entry) == wanted]
         if len(alike) > 1:
             raise Denied(
                 f"{printable(name)!r} may mean {len(alike)} files",
@@ -164,10 +167,6 @@ def _refusal(name: str) -> str | None:
         "a name is too long": len(name.encode("utf-8", "replace")) > _NAME_BYTES,
     }
     return next((why for why, applies in checks.items() if applies), None)
-
-
-def _loose(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 def _make(folder: int, name: str, *, create: bool, path: str) -> str:

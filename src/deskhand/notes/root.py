@@ -2,18 +2,41 @@
 
 The folders above it may belong to somebody else: a guarded desk works in a vault of the person's account, and whatever
 runs there can put a link in its place. A link is followed where it is root's or this user's own, and nobody else's.
+Where the desk's home lies in a vault, no path and no search leads into it.
 """
 
 import errno
 import os
 import stat
 import sys
+import unicodedata
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # A folder that may only be passed through cannot be opened for reading.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
+_SHUT: dict[Path, set[tuple[str, ...]]] = {}
+"""By the vault: the folders in it that are a desk's home."""
+
+
+def shut(root: Path, home: Path) -> None:
+    """Let nobody reach the desk's home by way of this vault, if it lies there."""
+    with suppress(ValueError):
+        names = home.resolve().relative_to(root.resolve()).parts
+        _SHUT.setdefault(root, set()).add(tuple(map(loose, names)))
+
+
+def is_shut(root: Path, names: Sequence[str]) -> bool:
+    """Whether this folder of the vault is the desk's home, or lies in it."""
+    return any(tuple(map(loose, names[: len(home)])) == home for home in _SHUT.get(root, ()))
+
+
+def loose(name: str) -> str:
+    """What names have in common that some file systems take for the same."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def open_folder(path: Path) -> int:

@@ -13,7 +13,7 @@ from stat import S_ISREG
 from typing import Any
 
 from deskhand.errors import Unavailable
-from deskhand.notes.root import open_folder
+from deskhand.notes.root import is_shut, open_folder
 
 # mtime_ns, size, inode, ctime_ns: as long as these are the same, so is the file
 Key = tuple[int, int, int, int]
@@ -33,12 +33,14 @@ _ENDINGS = (".md", ".MD", ".Md", ".mD")
 class Root:
     """The vault's folder, open, and the folders below it that were reached last: most notes share theirs."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, place: Path) -> None:
         self.fd = fd
+        self._place = place
         self._reached: dict[str, int] = {}
 
     def reach(self, path: str) -> int:
         """A descriptor of the folder, reached without following any link; it is closed with the root."""
+        self._demand_open(path)
         if not path:
             return self.fd
         if path not in self._reached:
@@ -51,6 +53,7 @@ class Root:
 
     def open(self, path: str) -> int:
         """A descriptor of the file, reached without following any link."""
+        self._demand_open(path)
         found = _open_at_once(self.fd, path)
         if found is not None:
             return found
@@ -60,6 +63,10 @@ class Root:
     def close(self) -> None:
         self._let_go()
         os.close(self.fd)
+
+    def _demand_open(self, path: str) -> None:
+        if is_shut(self._place, path.split("/")):
+            raise PermissionError(errno.EACCES, "The desk's home lies there", path)
 
     def _let_go(self) -> None:
         for fd in self._reached.values():
@@ -92,7 +99,7 @@ def _open_at_once(root: int, path: str) -> int | None:
 @contextmanager
 def open_root(root: Path) -> Iterator[Root]:
     try:
-        folder = Root(open_folder(root))
+        folder = Root(open_folder(root), root)
     except OSError as exc:
         raise Unavailable(
             f"The vault cannot be opened: {exc.strerror}.",

@@ -199,7 +199,7 @@ class DeskTokens:
         claims = {_HELD: kept.scopes}
         return AccessToken(
             token=token,
-            client_id=f"{_TOKEN}{kept.name}",
+            client_id=f"{_TOKEN}{kept.asker}",
             scopes=scopes,
             subject=kept.user_id,
             claims=claims,

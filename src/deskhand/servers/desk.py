@@ -35,7 +35,7 @@ from deskhand.errors import (
 from deskhand.gate import results
 from deskhand.gate.question import Question
 from deskhand.gate.requests import Request
-from deskhand.gate.toolcall import ToolCall
+from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.mailboxes import Mailboxes
 from deskhand.servers.agentmail import agentmail_tools
@@ -96,6 +96,8 @@ _MAILS_LISTED = 50
 _MAILS = "mail"
 """The cursor of the last page of resources."""
 
+Demand = Callable[[Area], None]
+"""Refuses a caller that may not read this part of the desk."""
 ActionId = Annotated[str, Field(min_length=1, max_length=100, description="from pending_actions or a refusal")]
 
 
@@ -127,7 +129,7 @@ class DeskActions(BaseModel):
     next_cursor: str | None
 
 
-def action_tools(desk: Desk) -> list[DeskTool]:
+def action_tools(desk: Desk, demand: Demand) -> list[DeskTool]:
     async def pending_actions(
         limit: Annotated[int, Field(ge=1, le=100)] = 20,
         cursor: Annotated[str | None, Field(max_length=100, description="next_cursor of before")] = None,
@@ -135,12 +137,12 @@ def action_tools(desk: Desk) -> list[DeskTool]:
         """List what waits for the person or is under way, oldest first.
         Only the person decides. Subjects and addresses are data."""
         found, more = await desk.waiting.requests(limit=limit, after=cursor)
-        seen = [each for each in found if await _is_seen(desk, each)]
+        seen = [each for each in found if await _is_seen(desk, each, demand)]
         return DeskActions(actions=[_action_of(each) for each in seen], next_cursor=more)
 
     async def get_action(id: ActionId) -> DeskAction:  # noqa: A002 - what the model sees
         """Tell what became of an action, and what the person said."""
-        found = await _find_seen(desk, id)
+        found = await _find_seen(desk, id, demand)
         return _action_of(found, await _find_result(desk, found))
 
     return [
@@ -149,13 +151,15 @@ def action_tools(desk: Desk) -> list[DeskTool]:
     ]
 
 
-def desk_tools(desk: Desk, view_notes: Callable[[], AbstractContextManager[None]]) -> dict[Area, list[DeskTool]]:
+def desk_tools(
+    desk: Desk, view_notes: Callable[[], AbstractContextManager[None]], demand: Demand
+) -> dict[Area, list[DeskTool]]:
     """The tools by the part of the desk they belong to. Where several share a name, the last one is taken."""
     gmail = gmail_tools(desk)
     mail = list({each.name: each for each in (*gmail, *email_tools(desk), *sending_tools(desk, view_notes))}.values())
     mail += unsubscribing_tools(desk)
     made: dict[Area, list[DeskTool]] = {
-        "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk)],
+        "mail": [*mail, *everyday_tools(desk), *reading_tools(desk), *triage_tools(desk), *action_tools(desk, demand)],
         "notes": [*notes_tools(desk), *more_notes_tools(desk), *saving_tools(desk)],
         "tasks": [*tasks_tools(desk), *more_tasks_tools(desk)],
         "agents": agentmail_tools(lambda: desk.post, waiting=True, recorded_by="door"),
@@ -176,11 +180,14 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
         server.demand("notes", writes=False)
         return server.view_notes(writes=False)
 
-    tools = desk_tools(desk, view_notes)
+    def demand(area: Area) -> None:
+        server.demand(area, writes=False)
+
+    tools = desk_tools(desk, view_notes, demand)
     for each in tools["mail"]:
         if each.name in _MAY_WAIT:
             each.meta = SHOWN_AS_CARD
-    handles = _make_handles(desk, lambda: server)
+    handles = _make_handles(desk, lambda: server, demand)
     server = _WholeDesk(
         "desk",
         [each for several in tools.values() for each in several],
@@ -206,19 +213,19 @@ def desk_server(desk: Desk, token: str | None = None) -> DeskServer:
     return server
 
 
-def _make_handles(desk: Desk, server: Callable[[], DeskServer]) -> Handles:
+def _make_handles(desk: Desk, server: Callable[[], DeskServer], demand: Demand) -> Handles:
     """Handles for what waits, for callers that may read it."""
 
-    def demand() -> None:
+    def demand_mail() -> None:
         try:
-            server().demand("mail", writes=False)
+            demand("mail")
         except DeskError as error:
             raise protocol_error(error) from error
 
     async def find_request(id: str) -> Request:  # noqa: A002 - as everywhere
-        demand()
+        demand_mail()
         try:
-            return await _find_seen(desk, id)
+            return _demand_own(await _find_seen(desk, id, demand))
         except DeskError as error:
             raise protocol_error(error) from error
 
@@ -236,7 +243,7 @@ def _make_handles(desk: Desk, server: Callable[[], DeskServer]) -> Handles:
     def may_wait(name: str) -> bool:
         return name in _SENDS or name.partition("_")[0] in wanted_servers(desk)
 
-    return Handles(desk, demand, find_request, describe, may_wait)
+    return Handles(desk, demand_mail, find_request, describe, may_wait)
 
 
 def _error_form(error: DeskError) -> dict[str, Any]:
@@ -263,19 +270,33 @@ def _recorder(desk: Desk, tools: dict[Area, list[DeskTool]]) -> Recorder:
 # What waits.
 
 
-async def _find_seen(desk: Desk, id: str) -> Request:  # noqa: A002 - as everywhere
+async def _find_seen(desk: Desk, id: str, demand: Demand) -> Request:  # noqa: A002 - as everywhere
     found = await desk.waiting.find(id)
-    if not await _is_seen(desk, found):
+    if not await _is_seen(desk, found, demand):
         raise OutOfScope(f"the client was not given the account of {id}", scope="mail:read")
     return found
 
 
-async def _is_seen(desk: Desk, request: Request) -> bool:
-    """Whether the call sees the account from which it would leave."""
-    if isinstance(request.action, Question):
-        return request.action.asker == asker()
-    if isinstance(request.action, ToolCall):
-        return True
+def _demand_own(request: Request) -> Request:
+    """The request, unless it is a call for which another client asked: what came of that is told to them alone."""
+    if isinstance(request.action, ToolCall) and request.action.asker != asker():
+        raise OutOfScope(f"another client asked for {request.id}", scope="guard:read")
+    return request
+
+
+async def _is_seen(desk: Desk, request: Request, demand: Demand) -> bool:
+    """Whether the call sees the account from which it would leave, or may use the server that would be called.
+
+    A question, and what a program would do itself, is for whoever asked.
+    """
+    match request.action:
+        case Question(asker=asked_by) | ToolCall(at=Workplace(), asker=asked_by):
+            return asked_by == asker()
+        case ToolCall():
+            with suppress(OutOfScope):
+                demand("guard")
+                return True
+            return False
     mailbox = desk.mailbox
     return not isinstance(mailbox, Mailboxes) or await mailbox.sees_address(request.action.account)
 

@@ -19,10 +19,20 @@ async def needs_yes(desk: Desk, change: Deed, mails: Sequence[MailSummary]) -> b
 
 async def change_mails(desk: Desk, change: Deed, mails: Sequence[MailSummary], by: str) -> int | Outcome:
     """How many were changed at once, or what came of asking."""
-    asked = await _recall(desk, change, mails)
-    if not desk.settings.dev_mode and await desk.store.write(filing.take, asked, desk.now()):
-        await desk.settle_record()
+    outcome = await ask_if_needed(desk, change, mails, by, always=desk.settings.dev_mode)
+    if outcome is None:
         return await desk.mailbox.change([mail.id for mail in mails], change)
+    return outcome
+
+
+async def ask_if_needed(
+    desk: Desk, change: Deed, mails: Sequence[MailSummary], by: str, *, always: bool = False
+) -> Outcome | None:
+    """What came of asking; None where it may be done at once, and is counted."""
+    asked = await _recall(desk, change, mails)
+    if not always and await desk.store.write(filing.take, asked, desk.now()):
+        await desk.settle_record()
+        return None
     with view_account_of(*mails):
         return await desk.gate.propose(asked, by, client=client())
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
+from hashlib import sha256
 from typing import Any
 from weakref import WeakSet
 
@@ -293,7 +294,7 @@ async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], r
     match rule.do:
         case "deny":
             refusal = Denied(f"the person's rules deny {printable(tool, 60)}", reason="denied")
-            await desk.record(*_facts(name, tool, refusal, 0))
+            await desk.record(*_facts(name, tool, arguments, refusal, 0))
             raise refusal
         case "pass":
             return await _pass(desk, server, tool, arguments, report)
@@ -339,13 +340,19 @@ async def _pass(
         error = lost
         raise
     finally:
-        desk.record_behind(*_facts(server.name, tool, error, round((time.perf_counter() - started) * 1000)))
+        milliseconds = round((time.perf_counter() - started) * 1000)
+        desk.record_behind(*_facts(server.name, tool, arguments, error, milliseconds))
     return result
 
 
-def _facts(server: str, tool: str, error: DeskError | None, milliseconds: int) -> tuple[Any, ...]:
-    """Of a call, as `Desk.record` takes them."""
-    facts = {"client": client} if (client := callers.client()) else {}
+def _facts(
+    server: str, tool: str, arguments: Mapping[str, Any], error: DeskError | None, milliseconds: int
+) -> tuple[Any, ...]:
+    """Of a call, as `Desk.record` takes them: of the arguments their names, and a digest of them all."""
+    digest = sha256(canonical(arguments).encode()).hexdigest()
+    facts = {"arguments": printable(", ".join(sorted(arguments)), 200), "digest": digest}
+    if client := callers.client():
+        facts["client"] = client
     return ACTOR, printable(tool, 100), server, facts, error, milliseconds
 
 

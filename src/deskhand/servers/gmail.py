@@ -13,7 +13,7 @@ from deskhand.mail import FullMessage, MailSummary
 from deskhand.mail.changes import Deed
 from deskhand.servers.callers import client
 from deskhand.servers.calls import ToolResult
-from deskhand.servers.filing import change_mails, describe_refusal
+from deskhand.servers.filing import ask_if_needed, change_mails, describe_refusal
 from deskhand.servers.mail import (
     FETCHES,
     FILES,
@@ -103,10 +103,15 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         return _full(await desk.mailbox.get(message_id))
 
     async def move_email(message_id: MessageId, destination_label: DestinationLabel) -> ToolResult[Moved]:
-        """Move a mail out of the inbox to a label. Into TRASH, mail that the person has not read waits for a yes."""
+        """Move a mail out of the inbox to a label. Into TRASH, mail that the person has not read waits for a yes,
+        and so do more than 50 mails in an hour."""
         if _is_trash(destination_label):
             return await _trash(desk, message_id, Moved())
-        await desk.settle_record()
+        mails = await desk.mailbox.list_mails([message_id])
+        outcome = await ask_if_needed(desk, _leaving_for(destination_label), mails, "gmail_mcp")
+        refusal = outcome and describe_refusal(outcome, len(mails))
+        if refusal:
+            return ToolResult(refusal, recorded=True)
         await desk.mailbox.move(message_id, destination_label)
         return ToolResult(Moved())
 
@@ -129,10 +134,21 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
 
 def _is_trash(label: str) -> bool:
     """Whether the mail is out of sight there; what is spam is for the person to say."""
-    name = label.strip().strip("/").upper()
+    name = _plain(label)
     if name == "SPAM":
         raise Denied("what is spam, the person says", reason="protected", hint='move it to "TRASH" or to a label')
     return name == "TRASH"
+
+
+def _leaving_for(label: str) -> Deed:
+    """What a move is to the person, who is asked about it where there are many."""
+    if _plain(label) == "INBOX":
+        return Deed("unarchive")
+    return Deed("archive")
+
+
+def _plain(label: str) -> str:
+    return label.strip().strip("/").upper()
 
 
 async def _trash(desk: Desk, message_id: str, done: Done) -> ToolResult[Done]:

@@ -1,6 +1,6 @@
 """To decide: the mails that triage left to the person, each whole beside the list, and rules that are made from one.
 
-What changes the mailbox or the rules wants the same proof as every change of mails.
+Whatever is decided wants the same proof as every change of mails.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from deskhand.orchestrator.rules import Rule
 from deskhand.orchestrator.steps import Step
 from deskhand.web import snoozing, times
 from deskhand.web.entry import effect, page
-from deskhand.web.proving import claim_in
+from deskhand.web.proving import claim_in, demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, number_in, text_in
 from deskhand.web.unavailable import or_unavailable
@@ -172,8 +172,7 @@ def _act(done: str, act: _Doing) -> Callable[[Request, FormData], Awaitable[Resp
         message_id = text_in(form, "mail")
         following = await _find_next(desk, message_id)
         try:
-            if done == "archived":
-                await desk.answers.demand_person(PERSON, claim_in(request, form), Said(word="change mails"))
+            await demand_person(request, form)
             place = await act(desk, message_id, form)
         except (Denied, InvalidInput, NotFound) as failure:
             return await _show(request, failure, form)
@@ -229,6 +228,7 @@ async def _bring_back(desk: Desk, message_id: str, form: FormData) -> str:
 
 
 async def _answer_first(request: Request, form: FormData) -> Response:
+    await demand_person(request, form)
     look = await first_look.answer(desk_of(request), text_in(form, "mailbox"), text_in(form, "answer"))
     return RedirectResponse(_address("first", many=look.found if look.answer == "all" else 0), 303)
 

@@ -13,6 +13,7 @@ from deskhand.gate import follow_ups
 from deskhand.gate.cards import Card
 from deskhand.tasks.due import read_wait
 from deskhand.web.entry import effect, page
+from deskhand.web.proving import demand_person
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.times import local_time
@@ -67,6 +68,7 @@ def _describe_left(desk: Desk, awaited: follow_ups.AwaitedAnswer) -> str:
 async def _set(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     name = request.path_params["id"]
+    await demand_person(request, form)
     wanted = read_wait(text_in(form, "when"), desk.now(), desk.settings.timezone, "when")
     due = await desk.store.write(follow_ups.await_answer, await desk.waiting.find(name), wanted, desk.now())
     await desk.record("person", "follow_up", name, {"due": due}, None, 0)
@@ -76,6 +78,7 @@ async def _set(request: Request, form: FormData) -> Response:
 async def _cancel(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     name = text_in(form, "request")
+    await demand_person(request, form)
     await desk.store.write(follow_ups.cancel, name)
     await desk.record("person", "cancel_follow_up", name, {}, None, 0)
     return RedirectResponse("/follow-ups?done=cancelled", 303)

@@ -19,7 +19,7 @@ from deskhand.web.approvals import read_letter
 from deskhand.web.entry import effect, page
 from deskhand.web.oauth import say_connection
 from deskhand.web.permissions import read_terms
-from deskhand.web.proving import claim_in
+from deskhand.web.proving import claim_in, say_form
 from deskhand.web.render import render
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.signing import keys_here, offer, signing_origin
@@ -87,7 +87,7 @@ async def _challenge(request: Request, form: FormData) -> Response:
             said = Said(word="undone", about=tuple((each.id, each.digest) for each in last.requests))
         case ["", "permissions", "on"]:
             said = Said(word="permit again")
-        case ["", "decide", "archive" | "rule"]:
+        case ["", "decide", "rule"]:
             said = Said(word="change mails")
         case ["", "mail", "change"]:
             said = mail.say_change(form)
@@ -95,6 +95,10 @@ async def _challenge(request: Request, form: FormData) -> Response:
             said = mail.UNDO
         case ["", "oauth", "authorize"]:
             said = await say_connection(request, form)
+        case (
+            ["", "decide", _] | ["", "approvals", _, "follow-up"] | ["", "follow-ups", "cancel"] | ["", "phone", "pair"]
+        ):
+            said = say_form(text_in(form, "for"), form)
         case ["", "passkeys", _]:
             said = MANAGE
         case _:

@@ -19,6 +19,7 @@ from deskhand.gate.passkeys import encode
 from deskhand.web import sessions, subscriptions
 from deskhand.web.entry import effect, page
 from deskhand.web.pairing import pair
+from deskhand.web.proving import demand_person
 from deskhand.web.render import HERE, render, templates
 from deskhand.web.request import desk_of, done_in, text_in
 from deskhand.web.sessions import describe_device
@@ -70,8 +71,8 @@ async def _show(request: Request, *, status: int = 200, **more: Any) -> Response
 
 
 async def _show_code(request: Request, form: FormData) -> Response:
-    del form
     try:
+        await demand_person(request, form)
         pairing = await pair(desk_of(request), "page")
     except DeskError as error:
         return await _show(request, problem=error)

@@ -1,0 +1,92 @@
+"""Entries on their way into the record: a line each in a file of this process, which stays where that is killed.
+
+Whoever opens the record next takes such a file over. Nothing waits for the disk here: the end of the process loses no
+line, a power cut may lose the last ones.
+"""
+
+import fcntl
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from deskhand.audit import END, Entry, append, redact_entry, texts
+from deskhand.files import open_private, temporary_beside
+from deskhand.store import Store, Transaction
+
+_FILES = "behind-*.jsonl"
+_LONG = 1 << 20
+"""Bytes after which the record has to catch up."""
+
+
+class Journal:
+    def __init__(self, home: Path) -> None:
+        self._path = home / _FILES.replace("*", uuid.uuid4().hex)
+        self._file: int | None = None
+        self._on_their_way: set[str] = set()
+        self._size = 0
+
+    @property
+    def is_long(self) -> bool:
+        return self._size > _LONG
+
+    def add(self, entry: Entry) -> None:
+        if self._file is None:
+            self._file = self._open()
+        line = redact_entry(entry).model_dump_json(exclude_none=True).encode() + b"\n"
+        self._on_their_way.add(entry.correlation_id)
+        self._size += os.write(self._file, line)
+
+    def _open(self) -> int:
+        """It has its name only when it is locked: before, it would be taken for one that was left."""
+        with temporary_beside(self._path) as made:
+            opened = open_private(str(made), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC)
+            fcntl.flock(opened, fcntl.LOCK_EX)
+            made.replace(self._path)
+        return opened
+
+    def drop(self, entry: Entry) -> None:
+        """It is on the record; with the last one the file is empty again."""
+        if self._file is None or entry.correlation_id not in self._on_their_way:
+            return
+        self._on_their_way.remove(entry.correlation_id)
+        if not self._on_their_way:
+            os.ftruncate(self._file, 0)
+            self._size = 0
+
+    def close(self) -> None:
+        if self._file is None:
+            return
+        if not self._on_their_way:
+            self._path.unlink(missing_ok=True)
+        os.close(self._file)
+        self._file = None
+
+
+def take_over(store: Store, home: Path) -> None:
+    """Put on the record what processes that are no more had not put there yet."""
+    for path in sorted(home.glob(_FILES)):
+        with suppress(BlockingIOError, FileNotFoundError), path.open("rb") as opened:
+            fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            store.write_sync(_append_missing, [*_read(opened.read())])
+            path.unlink()
+
+
+def _read(lines: bytes) -> Iterator[Entry]:
+    for line in lines.splitlines():
+        with suppress(ValueError):  # the last one may be half a line
+            yield Entry.model_validate_json(line)
+
+
+def _append_missing(tx: Transaction, left: Sequence[Entry]) -> None:
+    """A process may have been killed when an entry was on the record and still in its file."""
+    first_day = min((entry.timestamp[:10] for entry in left), default="9999")
+    row = tx.one("SELECT min(first_seq) FROM audit_days WHERE day >= ?", first_day)
+    known: set[str] = set()
+    if row and row[0] is not None:
+        lines = texts(tx, row[0], END, END)
+        known = {Entry.model_validate_json(text).correlation_id for _, text in lines}
+    for entry in left:
+        if entry.correlation_id not in known:
+            append(tx, entry)
