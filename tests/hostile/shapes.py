@@ -19,7 +19,7 @@ from deskhand.errors import DeskError
 from deskhand.gate import files, risk
 from deskhand.gate.actions import Mail
 from deskhand.gate.differences import describe_difference
-from deskhand.mail import importing, mime, query
+from deskhand.mail import addresses, importing, mime, query
 from deskhand.notes import editing, frontmatter, links
 from deskhand.notes.editing import Edit
 from deskhand.notes.outline import read_outline
@@ -293,6 +293,8 @@ def _edit(text: str) -> object:
 
 
 READERS: dict[str, Callable[[str], object]] = {
+    "addresses of a field": addresses.addresses_in,
+    "an address as it was meant": addresses.mended,
     **{f"the header {name}": _field(name) for name in _FIELDS.split()},
     "a mail": _mail,
     "an mbox": _mbox,

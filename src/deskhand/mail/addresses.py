@@ -17,7 +17,9 @@ _LOCAL = re.compile(rf"{_ATOM}(\.{_ATOM})*")
 _TOKEN = re.compile(
     r'"(?P<quoted>(?:[^"\\]|\\.)*+)(?P<close>"?)|<(?P<angle>[^<>]*)>|(?P<edge>[,;:])|[^",;:<>()]+|.', re.DOTALL
 )
-_BEFORE = re.compile(r"mailto:|@[^:]*:", re.IGNORECASE)
+_LONGEST = 1000
+"""Characters of an address with all that stands around it."""
+_BEFORE = re.compile(r"mailto:|@[^:]{0,300}:", re.IGNORECASE)
 _PLAIN_NAME = re.compile(r"[\w !#$%&'*+/=?^`{|}~.-]*")
 
 
@@ -122,6 +124,8 @@ def addresses_in(line: str) -> list[str]:
     """The bare addresses of a field that was received, as one writes to them; what is none is left out."""
     found: list[str] = []
     for person in people(line):
+        if len(person.address) > _LONGEST:
+            continue
         with suppress(InvalidInput):
             found.append(recipient(mended(person.address)))
     return found
