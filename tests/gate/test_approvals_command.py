@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from deskhand.gate import ledger
+from deskhand.gate.asking import open_request
+from deskhand.gate.toolcall import ToolCall
 from tests.gate.site import HELLO, Site, said
 from tests.requirements import requirement
 
@@ -182,3 +185,27 @@ async def test_a_person_responds_and_puts_off_at_the_command_line(site: Site) ->
         assert site.home.command("respond", row["id"], "Call her instead").stdout.split()[1] == "rejected"
         assert "do it this way: Call her instead" in await said(client, "send_email", **HELLO)
     assert site.sent == []
+
+
+@requirement("cli:approvals")
+def test_the_terminal_calls_a_call_no_mail_and_names_times_as_people_do(site: Site) -> None:
+    desk = site.desk()
+    call = ToolCall(server="toy", tool="add", arguments="{}", definition="", asker="x")
+    asked = open_request(call, "guard_mcp", None, datetime.now(UTC))
+    desk.store.write_sync(lambda tx: ledger.insert(tx, asked))
+    desk.close()
+    shown = site.home.command("show", asked.id)
+    assert "tool: toy: add\n" in shown.stderr
+    assert "email" not in shown.stderr
+    assert "(new)" not in site.home.command("approvals").stdout
+    state = {"last_check": "2026-01-02T03:04:05.678Z", "written_by_deskhand": ["last_check"]}
+    logs = site.home.vault / "Logs"
+    logs.mkdir(exist_ok=True)
+    (logs / "orchestrator_state.json").write_text(json.dumps(state))
+    assert asked.id in site.home.command("status").stdout
+    site.home.command("snooze", asked.id, "2h")
+    said_then = site.home.command("status").stdout
+    assert asked.id not in said_then
+    assert "Nothing waits." in said_then
+    assert "03:04:05" not in said_then
+    assert "2 Jan" in said_then

@@ -300,6 +300,7 @@ def original(**more: str) -> bytes:
     mail = EmailMessage()
     mail["From"], mail["To"], mail["Cc"] = "Ann <ann@example.org>", "me@example.com", "bob@example.org"
     mail["Bcc"], mail["Subject"], mail["Message-ID"] = "hidden@blind.example", "WG: Plan", "<1@x.example>"
+    mail["Date"] = "Tue, 10 Feb 2026 09:30:00 +0100"
     mail.set_content("The plan.\n")
     mail.add_attachment(b"%PDF-1.7 \xff", maintype="application", subtype="pdf", filename="Größe.pdf")
     mail.add_attachment("a,b\n", subtype="csv", filename="t.csv")
@@ -318,6 +319,7 @@ async def test_a_mail_is_passed_on_as_text_with_its_files(site: Site, desk: Desk
     assert (card.kind, card.subject) == ("forward_email", "Fwd: Plan")
     assert card.body.startswith(
         "Please look.\n\n---------- Forwarded message ----------\nFrom: Ann <ann@example.org>\n"
+        "Date: Tue, 10 Feb 2026 09:30:00 +0100\n"
     )
     assert "Cc: bob@example.org\n\nThe plan." in card.body
     assert "hidden@blind" not in card.body

@@ -19,6 +19,7 @@ from deskhand.foreign.schemas import find_problem
 from deskhand.gate import Failed, Gate, NotApproved, Released
 from deskhand.gate.permissions import Terms
 from deskhand.gate.permitting import describe
+from deskhand.gate.risk import assess_action
 from deskhand.gate.toolcall import ToolCall, Workplace
 from deskhand.servers.chat import SHOWN_AS_CARD
 from deskhand.servers.desk import desk_server
@@ -560,3 +561,26 @@ async def test_on_the_whole_desk_a_call_that_waits_has_its_card(tmp_path: Path) 
         (card,) = await place.cards()
     assert listed["stranger_append"] == SHOWN_AS_CARD
     assert told["details"]["card"] == f"https://desk.example.net/requests/{card.id}"
+
+
+@requirement("guard:effects")
+async def test_a_call_of_which_nobody_says_what_it_does_is_no_low_risk(place: Guarded) -> None:
+    cases: list[tuple[dict[str, Any], str, str]] = [
+        ({}, "", "medium"),
+        ({"title": "Add", "openWorldHint": False}, "", "medium"),
+        ({"destructiveHint": True}, "Write {text} down", "medium"),
+        ({}, "Write {text} down", "low"),
+        ({"destructiveHint": False}, "", "low"),
+        ({"readOnlyHint": True}, "", "low"),
+        ({"readOnlyHint": "yes", "destructiveHint": "no"}, "", "medium"),
+    ]
+    for number, (hints, title, level) in enumerate(cases):
+        asked = {"server": "stranger", "tool": "append", "arguments": canonical({"text": str(number)})}
+        call = ToolCall(definition="", asker="x", hints=hints, template=title, **asked)
+        assert assess_action(call).level == level, (hints, title)
+    async with place.client() as client:
+        refusal(await client.call_tool("append", {"text": "one"}))
+        refusal(await client.call_tool("echo", {"text": "one"}))
+    levels = {card.subject: card.risk.level for card in await place.cards()}
+    assert levels == {"Call append of stranger": "medium", "Call echo of stranger": "low"}
+    assert {(each.known, each.since) for card in await place.cards() for each in card.to} == {(True, "")}

@@ -233,3 +233,25 @@ async def test_the_page_and_the_command_set_list_and_cancel(place: Awaiting, hom
         assert "There is none" in (await person.reads("/follow-ups")).text
         assert (await person.sends(f"/approvals/{sent.id}/follow-up", {"when": "whenever"})).status_code == 422
     assert home.command("follow-up", "cancel", "nothing").returncode == 4
+
+
+async def test_how_long_is_counted_from_the_sending_and_a_named_time_stays(place: Awaiting) -> None:
+    begun = place.clock()
+    for subject, words in (("a", "3d"), ("b", "in 3 days"), ("c", "2026-11-18T12:00:00Z"), ("d", "fri 14:00")):
+        await place.ask(follow_up=words, subject=subject)
+    await place.ask(follow_up="2d", subject="e", send_at="2026-11-17T09:00:00Z")
+    before = {each.request.action.subject: each.due for each in await place.awaited()}
+    assert before["e"] == begun + timedelta(days=4)
+    place.clock.pass_by(hours=2)
+    for card in await place.waiting():
+        await place.desk.answers.approve_now(card.id, card.digest, "person")
+    await place.desk.gate.release_due()
+    after = {
+        each.request.action.subject: each.due - before[each.request.action.subject] for each in await place.awaited()
+    }
+    late = timedelta(hours=2)
+    assert after == {"a": late, "b": late, "c": timedelta(), "d": timedelta(), "e": timedelta()}
+    sent = next(each.request for each in await place.awaited() if each.request.action.subject == "a")
+    place.clock.pass_by(days=9)
+    due = await place.desk.store.write(follow_ups.await_answer, sent, timedelta(days=3), place.clock())
+    assert due == place.clock() + timedelta(days=3)  # it has left: from now on

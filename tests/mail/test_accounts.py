@@ -443,6 +443,9 @@ async def test_a_list_is_left_by_a_mail_that_waits_like_any_other(
     }
     ((*waiting,), _) = await desk.waiting.requests()
 
+    assert {each.note for each in waiting} == {
+        f"To leave the list of the mail {subject} from Ann <ann@example.org>." for subject in ("Out", "Plain", "Trick")
+    }
     asked = {(each.action.to, each.action.subject, each.action.account) for each in waiting}
     assert asked == {
         ("leave+1/2@list.example", "out please", "me@work.example"),

@@ -331,3 +331,21 @@ def test_a_person_sees_a_bar_and_then_the_mails(home: Home, tmp_path: Path) -> N
     assert f"\r[{'#' * 30}] 2 mails" in shown
     assert done.stdout == "2 mails imported, 0 were already there\n"
     assert listed.stdout.startswith("Mon 2 Feb, 10:00   ● Ann <ann@example.org>  First\n    m")
+
+
+@requirement("mail:import")
+def test_a_from_line_that_only_says_when_the_file_was_written_dates_no_mail(home: Home, tmp_path: Path) -> None:
+    lines = {
+        "Daemon": b"From MAILER-DAEMON Mon Feb  2 10:00:00 2026\n",
+        "Late": b"From a@x Mon Nov  2 10:00:00 2026\n",
+        "Early": b"From a@x Mon Feb  2 10:00:00 2026\n",
+        "Undated": b"From MAILER-DAEMON Mon Feb  2 10:00:00 2026\n",
+    }
+    mails = {name: letter(subject=name, message_id=f"<{name}@x>").replace(b"\r\n", b"\n") for name in lines}
+    mails["Undated"] = mails["Undated"].replace(b"\nDate:", b"\nX-Date:")
+    file = tmp_path / "archive.mbox"
+    file.write_bytes(b"\n".join(lines[name] + mail for name, mail in mails.items()))
+    assert home.command("mail", "import", str(file), DESKHAND_ADDRESS="me@example.com").returncode == 0
+    listed = home.command("mail", "search", "--json", DESKHAND_ADDRESS="me@example.com")
+    dates = {mail["subject"]: mail["date"][:10] for mail in map(json.loads, listed.stdout.splitlines())}
+    assert dates == {"Daemon": "2026-02-10", "Late": "2026-02-10", "Early": "2026-02-02", "Undated": "2026-02-02"}

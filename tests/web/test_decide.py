@@ -15,7 +15,7 @@ from deskhand.config import load
 from deskhand.gate.actions import SendEmail
 from deskhand.mail.local import Incoming, LocalMailbox
 from deskhand.notes import frontmatter
-from deskhand.orchestrator import steps
+from deskhand.orchestrator import status, steps
 from deskhand.orchestrator.loop import Orchestrator
 from deskhand.servers.server import DeskServer
 from deskhand.servers.triage import triage_tools
@@ -111,6 +111,7 @@ async def test_what_triage_left_is_listed_with_the_mail_and_each_way_to_decide_i
     assert "About Oak boards." in first
     assert "<strong>5</strong> mails that nobody has decided" in first
     assert '<a href="/decide">5 mails wait for your decision</a>' in await room.read("/")
+    assert "- 5 mails to decide" in status.page(await status.facts(desk), desk.now())
 
     draft = await room.do("reply", "Oak boards", text="Friday is fine.\r\nMe")
     assert draft.startswith("/approvals/draft-")

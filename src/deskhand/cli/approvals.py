@@ -114,8 +114,12 @@ def _ask_for_yes(request_id: str) -> str:
 
 
 def _describe_risk(card: "Card") -> list[str]:
+    from deskhand.gate.cards import TARGETS
+
     named = (("to", card.to), ("cc", card.cc), ("bcc", card.bcc))
     people = [f"{name}: {each.address} ({each.since})" for name, several in named for each in several]
+    if card.kind in TARGETS:
+        people = [f"{TARGETS[card.kind]}: {each.address}" for each in card.to]
     return [*people, f"risk: {card.risk.level}", *(f"  {each}" for each in card.risk.reasons)]
 
 

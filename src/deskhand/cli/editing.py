@@ -14,7 +14,7 @@ from pathlib import Path
 from deskhand import environment
 from deskhand.cli.command import plain
 from deskhand.errors import BadConfig, DeskError, InvalidInput
-from deskhand.gate.cards import Card
+from deskhand.gate.cards import TARGETS, Card
 from deskhand.gate.letters import Letter
 from deskhand.gate.links import read_html
 
@@ -105,7 +105,10 @@ def count_down(seconds: float) -> None:
 
 
 def show_letter(card: Card) -> None:
-    print(plain(f"{_heading(letter(card))}{card.body}"), file=sys.stderr)
+    heading = _heading(letter(card))
+    if card.kind in TARGETS:
+        heading = heading.replace("To:", f"{TARGETS[card.kind].capitalize()}:", 1)
+    print(plain(f"{heading}{card.body}"), file=sys.stderr)
     if seen := read_html(card.body, card.html, as_text=card.as_text):
         how = "It leaves as HTML too" if card.html else "It leaves as HTML"
         print(plain(f"\n{how}. A reader sees this text:\n\n{seen.text}\n"), file=sys.stderr)

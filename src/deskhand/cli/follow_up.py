@@ -41,10 +41,11 @@ def _list(options: argparse.Namespace) -> None:
 def _set(options: argparse.Namespace) -> None:
     async def work(desk: "Desk") -> "datetime":
         from deskhand.gate import follow_ups
-        from deskhand.tasks.due import read_later
+        from deskhand.tasks.due import read_wait
 
-        due = read_later(options.when, desk.now(), desk.settings.timezone, "when")
-        await desk.store.write(follow_ups.await_answer, await desk.waiting.find(options.id), due, desk.now())
+        wanted = read_wait(options.when, desk.now(), desk.settings.timezone, "when")
+        request = await desk.waiting.find(options.id)
+        due = await desk.store.write(follow_ups.await_answer, request, wanted, desk.now())
         await desk.record("person", "follow_up", options.id, {"due": due}, None, 0)
         return due
 

@@ -2,18 +2,22 @@
 
 import argparse
 import asyncio
+import re
 import signal
 import sys
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from deskhand.cli.command import at_desk, command, flag, one_line, opened_desk, run
-from deskhand.clock import utc_now
+from deskhand.clock import natural, utc_now
 from deskhand.errors import DeskError, Unavailable, describe
 
 if TYPE_CHECKING:
     from deskhand.app import Desk
+
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z")
 
 
 def add_to(commands: Any) -> None:
@@ -87,4 +91,10 @@ def _status(options: argparse.Namespace) -> None:
     if options.json:
         print(found.model_copy(update={"down": down}).model_dump_json())
     else:
-        print(status.page(found, utc_now(), one_line, one_line).partition("---\n\n")[2])
+        now = utc_now()
+        zone = load().settings.timezone
+
+        def say(text: str) -> str:
+            return _MOMENT.sub(lambda at: natural(datetime.fromisoformat(at[0]), now, zone), one_line(text))
+
+        print(status.page(found, now, one_line, say).partition("---\n\n")[2])

@@ -74,8 +74,10 @@ class Gate(Performer):
         await self._store.write(enclosures.sweep, now - timedelta(days=1))
         await self._store.write(enclosures.keep, contents, now)
 
-    async def propose(self, proposal: Proposal, by: str, *, client: str | None = None) -> Outcome:
-        """Ask for something to leave the desk. What is returned is on the record."""
+    async def propose(
+        self, proposal: Proposal, by: str, *, client: str | None = None, note: str | None = None
+    ) -> Outcome:
+        """Ask for something to leave the desk. What is returned is on the record; `note` is for the card."""
         call = call_of(proposal, by, client, self._now())
         if self._settings.dev_mode:
             return await self._record(call, DevMode())
@@ -90,6 +92,7 @@ class Gate(Performer):
                 return told
             demand_in_time(action, call.started)
             fresh = open_request(action, by, answered, call.started, request)
+            fresh = replace(fresh, note=" ".join(filter(None, (fresh.note, note))) or None)
             await self._await_answer(proposal, request, fresh)
             written, used = await self._door.find_hand_written(action)
             for found in written:

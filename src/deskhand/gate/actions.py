@@ -49,8 +49,8 @@ class SendEmail(BaseModel):
     """Whatever the body looks like, it leaves as plain text."""
     html: bool = False
     """It leaves as HTML too, made of the body as Markdown."""
-    follow_up: datetime | None = None
-    """When the person is told if nobody has answered; nothing of it leaves the desk."""
+    follow_up: datetime | timedelta | None = None
+    """When, or how long after it left, the person is told if nobody has answered; nothing of it leaves the desk."""
 
 
 class ReplyEmail(BaseModel):
@@ -65,7 +65,7 @@ class ReplyEmail(BaseModel):
     cc: Addresses = ""
     attachments: tuple[Enclosure, ...] = ()
     as_text: bool = False
-    follow_up: datetime | None = None
+    follow_up: datetime | timedelta | None = None
 
 
 class ListedMail(BaseModel):

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from deskhand import clock
 from deskhand.foreign.arguments import shorten_rows
 from deskhand.foreign.edits import TextEdit
-from deskhand.gate.actions import addresses_of
+from deskhand.gate.actions import Mail, addresses_of
 from deskhand.gate.askers import PERSON, describe_asker
 from deskhand.gate.enclosures import Enclosure
 from deskhand.gate.recipients import Acquaintance, Recipient
@@ -19,6 +19,8 @@ from deskhand.gate.risk import Risk, assess_action
 Kind = Literal[
     "send_email", "reply_email", "forward_email", "update_emails", "unsubscribe", "call_tool", "ask_person", "draft"
 ]
+TARGETS: dict[Kind, str] = {"call_tool": "tool", "unsubscribe": "host", "update_emails": "account"}
+"""What that is which an action goes to, where it is no mail."""
 CardState = State | Literal["snoozed"]
 
 
@@ -122,6 +124,8 @@ def name_recipients(request: Request, known: Acquaintance) -> Named:
         return tuple(known.recipient(each, request.sender, request.participants) for each in addresses_of(line))
 
     action = request.action
+    if not isinstance(action, Mail):
+        return tuple(Recipient(each, True, "") for each in (action.to,) if each), (), ()
     return read(action.to), read(action.cc), read(action.bcc)
 
 

@@ -26,40 +26,52 @@ LEAVE = "Leave it at that"
 LOOK_EVERY = timedelta(minutes=5)
 _LATER = timedelta(days=3)
 _ALIVE = (*OPEN, "sent")
-_COLUMNS = "request_id, due, begun, state"
+_COLUMNS = "request_id, due, begun, lasting, state"
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitedAnswer:
     request: Request
     due: datetime
-    """When the person is told; of a mail that left later than that, as long after it as was meant."""
+    """When the person is told: as long after the mail left as was meant, or at the time that was named."""
     state: FollowState
 
 
-def begin(tx: Transaction, request_id: str, due: datetime, now: datetime) -> None:
+def begin(tx: Transaction, request_id: str, wanted: datetime | timedelta, now: datetime) -> None:
     """What a tool asks for; where the person has said something about it, that stands."""
-    _insert(tx, request_id, due, now, "DO NOTHING")
+    _insert(tx, request_id, wanted, now, "DO NOTHING")
 
 
-def await_answer(tx: Transaction, request: Request, due: datetime, now: datetime) -> None:
-    """The person wants to be told of this mail at that time, whatever was said before."""
+def await_answer(tx: Transaction, request: Request, wanted: datetime | timedelta, now: datetime) -> datetime:
+    """The person wants to be told of this mail, whatever was said before; when that will be."""
     if not isinstance(request.action, Mail) or request.state not in _ALIVE:
         raise InvalidInput("to this nobody can answer", hint="choose a mail that waits for you, or that has left")
-    demand_later(due, request.action.send_at, now)
-    changes = "due = excluded.due, begun = excluded.begun, state = 'open', looked = 0, question = NULL"
-    _insert(tx, request.id, due, now, f"(request_id) DO UPDATE SET {changes}")
+    if request.state == "sent" and isinstance(wanted, timedelta):
+        wanted = now + wanted
+    demand_later(wanted, request.action.send_at, now)
+    named = "due = excluded.due, begun = excluded.begun, lasting = excluded.lasting"
+    changes = f"{named}, state = 'open', looked = 0, question = NULL"
+    _insert(tx, request.id, wanted, now, f"(request_id) DO UPDATE SET {changes}")
+    (awaited,) = _read(tx, tx.all(f"SELECT {_COLUMNS} FROM follow_ups WHERE request_id = ?", request.id))
+    return awaited.due
 
 
-def _insert(tx: Transaction, request_id: str, due: datetime, now: datetime, otherwise: str) -> None:
-    values = (request_id, clock.to_ms(due), clock.to_ms(now))
-    names = "request_id, due, begun, state, looked"
-    tx.execute(f"INSERT INTO follow_ups ({names}) VALUES (?, ?, ?, 'open', 0) ON CONFLICT {otherwise}", *values)
+def _insert(tx: Transaction, request_id: str, wanted: datetime | timedelta, now: datetime, otherwise: str) -> None:
+    values = (request_id, clock.to_ms(_reckon(wanted, now)), clock.to_ms(now), int(isinstance(wanted, timedelta)))
+    names = "request_id, due, begun, lasting, state, looked"
+    tx.execute(f"INSERT INTO follow_ups ({names}) VALUES (?, ?, ?, ?, 'open', 0) ON CONFLICT {otherwise}", *values)
 
 
-def demand_later(due: datetime, send_at: datetime | None, now: datetime) -> None:
+def _reckon(wanted: datetime | timedelta, start: datetime) -> datetime:
+    if isinstance(wanted, timedelta):
+        return start + wanted
+    return wanted
+
+
+def demand_later(wanted: datetime | timedelta, send_at: datetime | None, now: datetime) -> None:
     """Refuse a time at which nobody can have answered, or that nobody would remember."""
     earliest = max(now, send_at or now)
+    due = _reckon(wanted, earliest)
     if earliest < due <= earliest + FURTHEST:
         return
     problem = FieldProblem("follow_up", "is not within a year after the mail leaves", clock.iso(due), "a later time")
@@ -116,7 +128,7 @@ def take_up_answers(tx: Transaction, now: datetime) -> list[Request]:
             continue
         tx.execute("UPDATE follow_ups SET question = NULL WHERE request_id = ?", name)
         if asked is not None and asked.words == AGAIN:
-            sql = "UPDATE follow_ups SET state = 'open', due = ?, begun = ? WHERE request_id = ?"
+            sql = "UPDATE follow_ups SET state = 'open', due = ?, begun = ?, lasting = 0 WHERE request_id = ?"
             tx.execute(sql, clock.to_ms(now + _LATER), clock.to_ms(now), name)
     return waiting
 
@@ -134,13 +146,17 @@ def find_awaited(tx: Transaction, request_id: str) -> AwaitedAnswer | None:
 
 def _read(tx: Transaction, rows: Sequence[Row]) -> list[AwaitedAnswer]:
     found: list[AwaitedAnswer] = []
-    for name, due, begun, state in rows:
+    for name, due, begun, lasting, state in rows:
         request = ledger.find(tx, name)
         if request is None:
             continue
         at = clock.from_ms(due)
-        if request.state == "sent" and at <= request.left:
-            at = request.left + (at - clock.from_ms(begun))
+        asked = clock.from_ms(begun)
+        start = max(asked, request.action.send_at or asked)
+        if request.state == "sent":
+            start = request.left
+        if lasting or at <= start:
+            at = start + (at - asked)
         found.append(AwaitedAnswer(request, at, state))
     return found
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from deskhand import audit
@@ -79,6 +79,8 @@ def _reach_of(answer: ReplyEmail) -> dict[str, Any]:
 def _name_follow_up(proposal: SendEmail | ReplyEmail) -> dict[str, Any]:
     if proposal.follow_up is None:
         return {}
+    if isinstance(proposal.follow_up, timedelta):
+        return {"follow_up": str(proposal.follow_up)}
     return {"follow_up": iso(proposal.follow_up)}
 
 

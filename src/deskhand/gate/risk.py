@@ -285,8 +285,20 @@ def assess_call(call: ToolCall, made_before: str | None) -> Risk:
         found.append(
             ("high", f"{unshown:,} of {len(rows):,} arguments are not on the card: read the whole call first.")
         )
+    found += _effects(call)
     found += [("high", f"A name in it mixes alphabets or hides something: {name}.") for name in odd[:10]]
     return _weigh(found)
+
+
+def _effects(call: ToolCall) -> _Reasons:
+    """What its server says that the call does. Of a program's own tool its arguments tell."""
+    if call.at is not None or call.hints.get("readOnlyHint") is True:
+        return
+    destroys = call.hints.get("destructiveHint")
+    if destroys is True:
+        yield "medium", "Its server says that it may destroy something."
+    elif destroys is not False and not call.template:
+        yield "medium", "Nobody says what it does: its server gives no hint, and no rule of yours a title."
 
 
 def assess_action(action: Action, **known: Any) -> Risk:

@@ -56,13 +56,15 @@ class ToolCall(NoMail):
     """The rule's title, with {path} where an argument stands."""
     shape: dict[str, Any] = Field(default_factory=dict)
     """The schema of the arguments; the definition's digest covers it."""
+    hints: dict[str, Any] = Field(default_factory=dict)
+    """What the tool says of its effects (`readOnlyHint`, ...); the definition's digest covers it."""
     at: Workplace | None = Field(None, exclude_if=not_)
     """Of a tool that whoever asks has itself; None for another server's."""
     before: str = Field("", exclude_if=not_)
     """What the file holds now that the call would write."""
 
     def digested(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", exclude={"template", "shape", "before"})
+        return self.model_dump(mode="json", exclude={"template", "shape", "hints", "before"})
 
     def named(self) -> dict[str, Any]:
         """Without the session: what is permitted in a folder is permitted tomorrow too."""

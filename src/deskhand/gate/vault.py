@@ -33,7 +33,8 @@ from deskhand.gate.moves import (
     see_missing,
     see_waiting,
 )
-from deskhand.gate.requests import Request, file_name
+from deskhand.gate.question import Question
+from deskhand.gate.requests import LIFETIME, Request, file_name
 from deskhand.store import Transaction
 
 log = logging.getLogger("deskhand.vault")
@@ -41,6 +42,7 @@ log = logging.getLogger("deskhand.vault")
 _LOST = "Your yes came to nothing: it was changed after your yes. Look at it again."
 _CONFIRM = "It was asked for in the vault; confirm it here."
 _CONFIRM_NO = "In the vault it was asked to reject it; confirm it here."
+_LEFT = "It may have left already: its file lies in Done/, though this desk was put back to a time before that."
 _RESTORED = "Its file was changed in the vault, which counts for nothing here: what would leave is what stands here."
 
 
@@ -60,6 +62,8 @@ class VaultDoor(DraftReader):
             return request
         try:
             await self.return_claimed()
+            if await asyncio.to_thread(self._lies_in_done, request):
+                return await self._doubt(request)
             move = await asyncio.to_thread(self._see, request)
             if isinstance(move, Yes):
                 move = await asyncio.to_thread(self._find_no, request) or move
@@ -113,6 +117,33 @@ class VaultDoor(DraftReader):
                 raise Unavailable("Approved/ is missing in the vault", hint="the yes rests until it is back")
             case Yes(found) | No(found) | Edited(found):
                 raise Changed(f"{found.path} was changed in this moment")
+
+    def _lies_in_done(self, request: Request) -> bool:
+        """Whether the vault knows of its leaving what the row does not: the database is older, from a backup."""
+        if request.may_have_left or request.state == "rejected" or isinstance(request.action, Question):
+            return False
+        found = self.folders.read("Done", request.file)
+        if found is None or found.properties.get("status") not in ("done", "unknown"):
+            return False
+        return found.properties.get("draft_id") == request.id or files.names(found, request)
+
+    async def _doubt(self, request: Request) -> Request:
+        log.warning("may_have_left", extra={"request": request.id, "why": _LEFT})
+        revision = request.revision + 1
+        changes: dict[str, Any] = {
+            "token": request.send_id,
+            "revision": revision,
+            "file": file_name(request.id, request.action.kind, revision),
+            "folder": "Pending_Approval",
+            "expires": self._now() + LIFETIME,
+            "note": f"{_LEFT} {request.action.where_to_look}",
+            "due": None,
+            "snoozed": None,
+        }
+        doubted = await self._write(request, lambda tx: ledger.change(tx, request, "unknown", **changes))
+        if doubted.state == "unknown":
+            await self.replace(request, doubted)
+        return doubted
 
     def _see(self, request: Request) -> Move | None:
         found = self.locate(request)

@@ -22,7 +22,7 @@ def quote_original(mail: FullMessage) -> str:
     summary = mail.summary
     fields = {
         "From": summary.sender,
-        "Date": iso(summary.date),
+        "Date": summary.date_header or iso(summary.date),
         "Subject": summary.subject,
         "To": summary.to,
         "Cc": mail.cc,

@@ -20,6 +20,7 @@ _KNOWN_FIELD = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _SEEN = re.compile(rb"^(?:x-)?status:[^\n]*r|^x-mozilla-status: *[0-9a-f]{3}[13579bdf]", re.IGNORECASE | re.MULTILINE)
+_DATE = re.compile(rb"^date:([^\n]*(?:\n[ \t][^\n]*)*)", re.IGNORECASE | re.MULTILINE)
 _FLAGS = re.compile(r"[:;!-]2,([A-Za-z]*)$")
 _HEAD = 64 * 1024
 
@@ -105,9 +106,24 @@ def _of_mbox(content: mmap.mmap | bytes) -> Iterator[ImportedMail]:
     ends = [*(edge.start() + 1 for edge in edges[1:]), len(content)]
     for edge, end in zip(edges, ends, strict=False):
         raw = _QUOTED_FROM.sub(rb"\1", content[edge.end() : end])
-        yield ImportedMail(Incoming(raw, _is_marked_seen(raw), headers.date(edge[1])), end - edge.start())
+        yield ImportedMail(Incoming(raw, _is_marked_seen(raw), _date_of(edge[1], raw)), end - edge.start())
+
+
+def _date_of(line: bytes, raw: bytes) -> datetime | None:
+    """When a mail came, by its From line; some programs write there when they wrote the file, and nobody's address."""
+    written = headers.date(line)
+    found = _DATE.search(_head(raw))
+    own = headers.date(found[1]) if found else None
+    if written is None or own is None:
+        return written
+    if b"@" not in line:
+        return own
+    return min(written, own)
 
 
 def _is_marked_seen(raw: bytes) -> bool:
-    head = re.split(rb"\r?\n\r?\n", raw[:_HEAD], maxsplit=1)[0]
-    return _SEEN.search(head) is not None
+    return _SEEN.search(_head(raw)) is not None
+
+
+def _head(raw: bytes) -> bytes:
+    return re.split(rb"\r?\n\r?\n", raw[:_HEAD], maxsplit=1)[0]

@@ -61,6 +61,8 @@ class Status(BaseModel):
     sends: dict[str, int]
     waiting: list[WaitingLine]
     waiting_total: int
+    to_decide: int = 0
+    """Mails that nothing decided about, and that wait for the person."""
     idle: dict[str, str]
     """Files in Approved/ that release nothing, and why."""
     not_triaged: dict[str, str]
@@ -76,7 +78,7 @@ async def facts(desk: Desk) -> Status:
     root = desk.own_root
     now = desk.now()
     folders = {folder: len(files.names(root, folder)) for folder in WORKFLOW}
-    waiting, _ = await desk.waiting.requests(limit=SHOWN)
+    waiting, _ = await desk.waiting.requests(limit=SHOWN, snoozed=False)
     waiting_total = len(await desk.waiting.ids())
     idle = {each.path: each.why for each in await list_idle(desk)}
 
@@ -90,6 +92,7 @@ async def facts(desk: Desk) -> Status:
             sends=ledger.count_states(tx),
             waiting=[_waiting(request, now) for request in waiting if request.state in ("waiting", "unknown")],
             waiting_total=waiting_total,
+            to_decide=steps.count_left(tx, now),
             idle=idle,
             errors=_troubles(tx),
             health=health,
@@ -193,6 +196,8 @@ def page(
     lines = [f"- {put(each.what)} ({age(each.age_seconds)}, `{each.id}`)" for each in status.waiting]
     if status.waiting_total > len(status.waiting):
         lines.append(f"- and {status.waiting_total - len(status.waiting)} more")
+    if status.to_decide:
+        lines.append(f"- {status.to_decide} {'mail' if status.to_decide == 1 else 'mails'} to decide")
     troubles = [
         f"- {put(each.what)}: {say(each.error)} ({each.state}, tried {each.attempts} times)" for each in status.errors
     ]

@@ -309,6 +309,7 @@ async def call(desk: Desk, name: str, tool: str, arguments: Mapping[str, Any], r
                 asker=asker(),
                 template=rule.title,
                 shape=shape,
+                hints=definition.get("annotations", {}),
             )
             return _result_of(await desk.gate.propose(asked, ACTOR, client=callers.client()), asked)
 

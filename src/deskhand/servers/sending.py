@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Annotated
 
 from anyio import to_thread
@@ -18,7 +18,7 @@ from deskhand.servers.calls import ToolResult
 from deskhand.servers.email import Answer, Body, describe_reply, describe_send
 from deskhand.servers.mail import SENDS, Subject, stays_here
 from deskhand.servers.tool import DeskTool, tool
-from deskhand.tasks.due import read_later
+from deskhand.tasks.due import read_wait
 
 To = Annotated[str | list[str], Field(description=f"one address or a list; at most {MOST_RECIPIENTS} in all")]
 Cc = Annotated[Sequence[str], Field(description="who gets a copy")]
@@ -129,10 +129,10 @@ def _tool_to_forward(desk: Desk) -> DeskTool:
     return tool(forward_email, title="Forward an email", annotations=SENDS, recorded_by="gate")
 
 
-def _read_follow_up(desk: Desk, words: str) -> datetime | None:
+def _read_follow_up(desk: Desk, words: str) -> datetime | timedelta | None:
     if not words:
         return None
-    return read_later(words, desk.now(), desk.settings.timezone, "follow_up")
+    return read_wait(words, desk.now(), desk.settings.timezone, "follow_up")
 
 
 async def _attach(desk: Desk, view_notes: ViewNotes, paths: Sequence[str]) -> tuple[Enclosure, ...]:

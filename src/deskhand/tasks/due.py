@@ -63,6 +63,7 @@ _FIGURES = re.compile(r"\s*\d{4}-")
 _TIME_FIRST = re.compile(rf"(?:(?:at|by) )?({_TIME})(?:,? (?:on )?(.+))?", re.ASCII)
 _DAY_FIRST = re.compile(rf"(?:(?:on|by) )?(.+?)(?:,? (?:at )?({_TIME}))?", re.ASCII)
 _PUT_OFF = re.compile(r"([0-9]{1,4})([mhdw])", re.ASCII)
+_SPAN = re.compile(r"[0-9]{1,4}[mhdw]\Z|\+|in ", re.ASCII)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _FROM_NOW = re.compile(r"\+([0-9]{1,3})(h)|in ([0-9]{1,3}|an?) (hour|minute|min)s?", re.ASCII)
 
@@ -164,6 +165,14 @@ def read_later(text: str, now: datetime, zone: str, field: str = "until") -> dat
     except (ValueError, OverflowError):
         problem = FieldProblem(field, "is no time", text[:60], "write 30m, 2h, 3d, fri 14:00 or 2026-12-24T09:00")
         raise InvalidInput("that is no time to put it off until", fields=[problem]) from None
+
+
+def read_wait(text: str, now: datetime, zone: str, field: str) -> datetime | timedelta:
+    """The same, but where it says how long (`3d`, `in 2 weeks`), that: it counts from what is yet to happen."""
+    at = read_later(text, now, zone, field)
+    if _SPAN.match(_plain(text)):
+        return at - now
+    return at
 
 
 def _plain(text: str) -> str:

@@ -11,7 +11,7 @@ from starlette.routing import Route
 from deskhand.app import Desk
 from deskhand.gate import follow_ups
 from deskhand.gate.cards import Card
-from deskhand.tasks.due import read_later
+from deskhand.tasks.due import read_wait
 from deskhand.web.entry import effect, page
 from deskhand.web.proving import demand_person
 from deskhand.web.render import render
@@ -69,8 +69,8 @@ async def _set(request: Request, form: FormData) -> Response:
     desk = desk_of(request)
     name = request.path_params["id"]
     await demand_person(request, form)
-    due = read_later(text_in(form, "when"), desk.now(), desk.settings.timezone, "when")
-    await desk.store.write(follow_ups.await_answer, await desk.waiting.find(name), due, desk.now())
+    wanted = read_wait(text_in(form, "when"), desk.now(), desk.settings.timezone, "when")
+    due = await desk.store.write(follow_ups.await_answer, await desk.waiting.find(name), wanted, desk.now())
     await desk.record("person", "follow_up", name, {"due": due}, None, 0)
     return RedirectResponse(f"/approvals/{name}", 303)
 
