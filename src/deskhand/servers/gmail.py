@@ -103,8 +103,7 @@ def gmail_tools(desk: Desk) -> list[DeskTool]:
         return _full(await desk.mailbox.get(message_id))
 
     async def move_email(message_id: MessageId, destination_label: DestinationLabel) -> ToolResult[Moved]:
-        """Move a mail out of the inbox to a label. Into TRASH, mail that the person has not read waits for a yes,
-        and so do more than 50 mails in an hour."""
+        """Move a mail out of the inbox to a label. Unread into TRASH, or over 50 in an hour, waits for a yes."""
         if _is_trash(destination_label):
             return await _trash(desk, message_id, Moved())
         mails = await desk.mailbox.list_mails([message_id])
