@@ -52,9 +52,20 @@ async def test_a_desk_without_a_vault_shows_a_request_and_has_no_files_to_name(s
     assert "see you at ten" in desk.door.show(request)
     assert await desk.door.find_idle() == []
     assert desk.door.name_place("Rejected", "a.md") == "Rejected/a.md"
+    assert not await desk.door.has_approved_thread("t1")
     await desk.door.write_edit(request, request.action)
     await desk.close_mailbox()
     desk.close()
+
+
+@requirement("gate:hand-written")
+async def test_where_approvals_are_sealed_no_file_speaks_for_a_thread(site: Site) -> None:
+    site.write(type="email_reply", thread_id="t1")
+    for approvals, heard in (("any", True), ("sealed", False)):
+        desk = site.desk(DESKHAND_APPROVALS=approvals)
+        assert await desk.door.has_approved_thread("t1") is heard
+        await desk.close_mailbox()
+        desk.close()
 
 
 @requirement("accounts:sender")
